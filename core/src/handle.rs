@@ -1,0 +1,329 @@
+//! The worker's handles: [`Handle`] on its own thread, [`Remote`] on every other.
+
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use core::cell::RefCell;
+use core::fmt;
+use core::future::Future;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use crate::reactor::{Reactor, Submitted, Token};
+use crate::service::home::{Cancel, DriverHook, Home};
+use crate::service::in_flight::InFlight;
+use crate::service::join::{JoinHandle, task_of};
+use crate::service::start::Start;
+use crate::service::stats::Stats;
+use crate::task::state::State;
+
+/// The worker's reactor, with the shared half beside it. It stays on the worker's thread.
+pub(crate) struct Driver<R> {
+    pub(crate) home: Arc<Home>,
+    pub(crate) reactor: RefCell<R>,
+}
+
+impl<R: Reactor> Driver<R> {
+    /// What a task needs to reach the driver without knowing its type.
+    pub(crate) fn hook(this: &Rc<Self>) -> DriverHook {
+        DriverHook { driver: NonNull::from(&**this).cast(), cancel: cancel::<R> }
+    }
+}
+
+/// # Safety
+/// `driver` is a `Driver<R>` that is alive, on its own thread.
+unsafe fn cancel<R: Reactor>(driver: NonNull<()>, token: Token) -> Cancel {
+    // SAFETY: passed on to the caller.
+    let driver = unsafe { driver.cast::<Driver<R>>().as_ref() };
+    match driver.reactor.try_borrow_mut() {
+        Ok(mut reactor) => {
+            reactor.cancel(token);
+            Cancel::Asked
+        }
+        Err(_) => Cancel::ReactorBusy,
+    }
+}
+
+/// Why an operation was not accepted. The operation comes back.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SubmitError<Operation, Error> {
+    /// As many operations are in flight as the worker has room for. Await one, or give the worker
+    /// more room ([`WorkerConfig::operations`](crate::WorkerConfig::operations)).
+    Full {
+        /// The operation.
+        operation: Operation,
+        /// How many there is room for.
+        capacity: usize,
+    },
+    /// The worker has ended.
+    Ended(Operation),
+    /// The reactor refused it.
+    Refused {
+        /// The operation.
+        operation: Operation,
+        /// Why.
+        error: Error,
+    },
+}
+
+impl<Operation, Error: fmt::Display> fmt::Display for SubmitError<Operation, Error> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full { capacity, .. } => write!(
+                f,
+                "all {capacity} operations of the worker are in flight; await one of them, or \
+                 give the worker more room"
+            ),
+            Self::Ended(_) => f.write_str("the worker has ended and takes no more operations"),
+            Self::Refused { error, .. } => write!(f, "the reactor refused the operation: {error}"),
+        }
+    }
+}
+
+impl<Operation: fmt::Debug, Error: fmt::Debug + fmt::Display> core::error::Error
+    for SubmitError<Operation, Error>
+{
+}
+
+/// A worker's handle on the worker's own thread: spawns pinned tasks and submits operations.
+///
+/// Cloning it costs a plain increment. It may outlive its worker; it then keeps the reactor alive,
+/// and refuses what it is asked.
+pub struct Handle<R> {
+    driver: Rc<Driver<R>>,
+}
+
+impl<R> Clone for Handle<R> {
+    fn clone(&self) -> Self {
+        Self { driver: Rc::clone(&self.driver) }
+    }
+}
+
+impl<R: Reactor + 'static> Handle<R> {
+    pub(crate) fn new(driver: Rc<Driver<R>>) -> Self {
+        Self { driver }
+    }
+
+    /// The handle of the worker that ticks on this thread.
+    ///
+    /// # Safety
+    /// The worker of `home` has a reactor of type `R` and is now ticking on this thread.
+    unsafe fn of_ticking(home: &Home) -> Self {
+        let driver = home.driver().expect("a worker that ticks has its driver").cast::<Driver<R>>();
+        // SAFETY: the hook was made from an `Rc` of this type, which the worker still holds.
+        unsafe {
+            Rc::increment_strong_count(driver.as_ptr().cast_const());
+            Self { driver: Rc::from_raw(driver.as_ptr().cast_const()) }
+        }
+    }
+
+    /// Spawns a task at the back of the local lane. It need not be `Send`: it never leaves this
+    /// worker. One allocation, for future, header and output together; no system call.
+    ///
+    /// If the worker has ended, the future is dropped and the handle's output is
+    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled).
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        let home = &self.driver.home;
+        let (task, handle) = task_of(Arc::clone(home), future, State::spawned_here());
+        home.adopt_and_queue(task);
+        handle
+    }
+
+    /// Submits an operation to the reactor. The kernel has it after the reactor's next poll at the
+    /// latest, which follows within a turn of each lane.
+    ///
+    /// Allocates nothing. At most one system call, by the reactor.
+    ///
+    /// # Errors
+    /// The operation comes back in the error if there is no room for it, or it can't be done.
+    ///
+    /// # Panics
+    /// If called from inside the reactor.
+    pub fn submit(
+        &self,
+        operation: R::Operation,
+    ) -> Result<InFlight, SubmitError<R::Operation, R::Error>> {
+        let home = &self.driver.home;
+        if home.is_closed() {
+            return Err(SubmitError::Ended(operation));
+        }
+        // SAFETY: a handle does not leave the worker's thread.
+        let Some(token) = (unsafe { home.operations().allocate() }) else {
+            let capacity = home.operations().capacity();
+            return Err(SubmitError::Full { operation, capacity });
+        };
+        match self.driver.reactor.borrow_mut().submit(token, operation) {
+            Ok(Submitted::Armed) => home.count_armed(|armed| armed + 1),
+            Ok(Submitted::Queued) => {}
+            Err(refused) => {
+                // SAFETY: the worker's thread; the reactor did not keep the token.
+                unsafe { home.operations().give_back(token) };
+                let (operation, error) = (refused.operation, refused.error);
+                return Err(SubmitError::Refused { operation, error });
+            }
+        }
+        // SAFETY: just allocated.
+        Ok(unsafe { InFlight::new(Arc::clone(home), token) })
+    }
+
+    /// The handle for other threads.
+    #[must_use]
+    pub fn remote(&self) -> Remote<R> {
+        Remote { home: Arc::clone(&self.driver.home), reactor: PhantomData }
+    }
+}
+
+impl<R> fmt::Debug for Handle<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "io")]
+mod on_descriptors {
+    use std::io;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use super::{Handle, SubmitError};
+    use crate::io::{Interest, Operation};
+    use crate::operation::Orphaned;
+    use crate::reactor::Reactor;
+
+    impl<R: Reactor<Operation = Operation, Error = io::Error> + 'static> Handle<R> {
+        /// Waits until a descriptor is ready, once; gives poll(2)'s `POLL*` bits that are there. An
+        /// error or a hang-up counts as ready.
+        ///
+        /// The descriptor is held until the wait ends or is dropped, so it can't be closed under
+        /// the operation. Allocates nothing; at most one system call, when first polled.
+        ///
+        /// # Errors
+        /// What the reactor says: a descriptor that is none, no room for another operation, a
+        /// worker that has ended.
+        pub async fn ready(&self, fd: impl AsFd, interest: Interest) -> io::Result<u32> {
+            let operation = Operation::Poll { fd: fd.as_fd().as_raw_fd(), interest };
+            let result = self.submit(operation).map_err(into_io)?.await.map_err(orphaned)?;
+            u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+        }
+    }
+
+    fn into_io(error: SubmitError<Operation, io::Error>) -> io::Error {
+        match error {
+            SubmitError::Refused { error, .. } => error,
+            SubmitError::Full { .. } => {
+                io::Error::new(io::ErrorKind::QuotaExceeded, error.to_string())
+            }
+            SubmitError::Ended(_) => io::Error::new(io::ErrorKind::NotConnected, error.to_string()),
+        }
+    }
+
+    fn orphaned(error: Orphaned) -> io::Error {
+        io::Error::new(io::ErrorKind::NotConnected, error)
+    }
+}
+
+/// A worker's handle on other threads: submits tasks to its inbox, asks how it is, and stops it.
+///
+/// It may outlive its worker. A running worker costs its caller no system call; one that is parked
+/// costs the first caller one.
+pub struct Remote<R> {
+    home: Arc<Home>,
+    /// Only asked for by type.
+    reactor: PhantomData<fn() -> R>,
+}
+
+impl<R> Clone for Remote<R> {
+    fn clone(&self) -> Self {
+        Self { home: Arc::clone(&self.home), reactor: PhantomData }
+    }
+}
+
+impl<R> Remote<R> {
+    /// Submits a task to the worker's inbox. It runs there and nowhere else. Never refused for want
+    /// of room; one allocation, for future, header and output together.
+    ///
+    /// If the worker has ended, or ends first, the future is dropped and the handle's output is
+    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled).
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let home = Arc::clone(&self.home);
+        let (task, handle) = task_of(home, future, State::spawned_elsewhere());
+        self.home.hand_over(task);
+        handle
+    }
+
+    /// Asks the worker to end: it drops what has not ended, on its own thread. Returns at once.
+    pub fn stop(&self) {
+        self.home.request_stop();
+    }
+
+    /// Whether the worker has announced that it parks and nobody has woken it yet. What it had to
+    /// hand to the kernel has been handed over before that.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.home.is_parked()
+    }
+
+    /// Whether the worker has ended.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.home.is_closed()
+    }
+
+    /// How many operations are armed: the kernel has accepted them and they have not ended.
+    #[must_use]
+    pub fn armed(&self) -> usize {
+        self.home.armed()
+    }
+
+    /// What the worker has done since its start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.home.counts.read()
+    }
+}
+
+impl<R: Reactor + 'static> Remote<R> {
+    /// Submits a task whose future is made on the worker, with the worker's handle at hand: the
+    /// future need not be `Send`, only what makes it. Otherwise as [`spawn`](Self::spawn).
+    pub fn spawn_with<Make, F>(&self, make: Make) -> JoinHandle<F::Output>
+    where
+        Make: FnOnce(Handle<R>) -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        /// A pointer that goes with its task: the task holds a reference to what it points to.
+        struct HomeOfTask(NonNull<Home>);
+        // SAFETY: `Home` is `Sync`.
+        unsafe impl Send for HomeOfTask {}
+
+        let home = HomeOfTask(NonNull::from(&*self.home));
+        let make_here = move || {
+            let home = home;
+            // SAFETY: called by the task's first poll: the task keeps the home alive, and its
+            // worker, whose reactor is an `R` as its `Remote` says, is ticking on this thread.
+            make(unsafe { Handle::of_ticking(home.0.as_ref()) })
+        };
+        // SAFETY: it goes into a pinned task.
+        let future = unsafe { Start::new(make_here) };
+        let (task, handle) = task_of(Arc::clone(&self.home), future, State::spawned_elsewhere());
+        self.home.hand_over(task);
+        handle
+    }
+}
+
+impl<R> fmt::Debug for Remote<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("is_parked", &self.is_parked())
+            .field("is_ended", &self.is_ended())
+            .field("armed", &self.armed())
+            .finish_non_exhaustive()
+    }
+}

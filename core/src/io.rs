@@ -1,0 +1,31 @@
+#![forbid(unsafe_code)]
+//! The operations on file descriptors that the Linux reactors share, and mean the same by.
+
+use std::os::fd::RawFd;
+
+/// What can be asked of a reactor on Linux.
+///
+/// The descriptor is a number here, as in the kernel's own interface: a closed or wrong one is an
+/// error when the operation is submitted or completes, never undefined behaviour. The futures of
+/// [`Handle`](crate::Handle) hold on to what they are given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Waits until the descriptor is ready, once. The result is the set of poll(2)'s `POLL*` bits
+    /// that are there (an error or a hang-up counts as ready, as in poll(2)), or a negative error
+    /// number.
+    Poll {
+        /// The descriptor.
+        fd: RawFd,
+        /// Ready for what.
+        interest: Interest,
+    },
+}
+
+/// What a descriptor is to be ready for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Interest {
+    /// A read would not block.
+    Readable,
+    /// A write would not block.
+    Writable,
+}

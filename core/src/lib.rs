@@ -1,0 +1,121 @@
+//! A task scheduler that keeps its promises while it is busy.
+//!
+//! Most schedulers look at their inbox every 31, 64 or 256 dispatches, and ask the kernel every 61
+//! or 16,384. A count is not a time, and who arrives behind a long queue still waits for the queue.
+//! This one looks on every dispatch, because looking is made free, and what it finds does not wait
+//! behind the backlog:
+//!
+//! > The *m*-th task of a lane, counted when it becomes visible to the worker, is dispatched after
+//! > at most 3 *m* dispatches and ⌈*m* / [`POLL_BATCH`]⌉ polls of the reactor, however long the
+//! > other lanes are. For a reactor that can't tell its [`Readiness`] without a poll add one poll
+//! > interval (1-50 µs).
+//!
+//! The scheduler is cooperative: what it can't bound is the longest single dispatch.
+//!
+//! # The words
+//! A *task* is a spawned future. A *dispatch* is one poll of one task by a *worker*, the run loop
+//! of one thread. Runnable tasks stand in three [lanes](Lane): `Local`, the backlog; `Remote`,
+//! what other threads put into the worker's *inbox*; `Io`, what completions woke. A *reactor*
+//! accepts operations and reports completions; it is brought by its [trait](Reactor).
+//!
+//! # The map
+//! ```text
+//! runtime      a worker on a thread of its own          WorkerThread           (std)
+//! handle       what a worker is reached by              Handle, Remote
+//! worker       tick, park, run                          Worker, Tick
+//! service      who is served when                       Lane, PollShare, JoinHandle, InFlight
+//! run_queue  inbox  park  operation  reactor  time      Reactor, Clock, Instant
+//! task         header, state, future                    yield_now
+//! ```
+//! Each line imports only lines below it. Atomics come from `sync` alone, so that a model checker
+//! can stand in for them.
+//!
+//! # Features
+//! Each only adds; none is on by default.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | none | the [`Reactor`] trait and its types, [`Clock`], [`yield_now`]: no allocator, no system |
+//! | `alloc` | the worker, boxed tasks, join handles |
+//! | `std` | threads, panics caught, wakes that know their thread and so cost no read-modify-write |
+//! | `io` | the operations on file descriptors that the Linux reactors share |
+//! | `testing` | a simulated reactor on virtual time |
+//!
+//! # An example
+//! ```
+//! # #[cfg(feature = "testing")]
+//! # fn main() -> Result<(), evenkeel::testing::SimError> {
+//! use evenkeel::testing::{SimOperation, SimReactor, VirtualClock};
+//! use evenkeel::{Worker, WorkerConfig};
+//!
+//! let clock = VirtualClock::new();
+//! let reactor = SimReactor::new(&clock);
+//! let sim = reactor.control();
+//! let mut worker = Worker::new(reactor, clock, WorkerConfig::default());
+//!
+//! let handle = worker.handle();
+//! let answer = worker.handle().spawn(async move {
+//!     handle.submit(SimOperation::Event(7)).unwrap().await.unwrap()
+//! });
+//! worker.tick()?;
+//! sim.fire(7, 42);
+//! worker.tick()?;
+//! assert!(answer.is_finished());
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "testing"))]
+//! # fn main() {}
+//! ```
+#![cfg_attr(not(feature = "std"), no_std)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+#[cfg(feature = "alloc")]
+mod handle;
+#[cfg(feature = "alloc")]
+mod inbox;
+#[cfg(feature = "io")]
+pub mod io;
+#[cfg(feature = "alloc")]
+mod operation;
+#[cfg(feature = "alloc")]
+mod park;
+mod reactor;
+#[cfg(feature = "alloc")]
+mod run_queue;
+#[cfg(feature = "std")]
+mod runtime;
+#[cfg(feature = "alloc")]
+mod service;
+#[cfg(feature = "alloc")]
+mod sync;
+mod task;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod time;
+#[cfg(feature = "alloc")]
+mod worker;
+
+#[cfg(feature = "alloc")]
+pub use handle::{Handle, Remote, SubmitError};
+#[cfg(feature = "alloc")]
+pub use operation::Orphaned;
+pub use reactor::{
+    Completion, Completions, POLL_BATCH, Polled, Reactor, Readiness, Refused, Submitted, Token,
+    Wait,
+};
+#[cfg(feature = "std")]
+pub use runtime::{StartError, StopError, ThreadConfig, WorkerThread};
+#[cfg(feature = "alloc")]
+pub use service::{
+    in_flight::InFlight, join::JoinHandle, poll_budget::PollShare, stats::Stats, turns::Lane,
+};
+#[cfg(feature = "alloc")]
+pub use task::cell::JoinError;
+pub use task::{YieldNow, yield_now};
+#[cfg(feature = "std")]
+pub use time::MonotonicClock;
+pub use time::{Clock, Instant};
+#[cfg(feature = "alloc")]
+pub use worker::{Dispatches, Parked, Rest, Tick, Worker, WorkerConfig};

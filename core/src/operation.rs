@@ -1,0 +1,391 @@
+//! Operations in flight: the table of their slots.
+//!
+//! A slot is shared memory. The reactor's worker, its *owner*, allocates it, publishes the result
+//! and frees it; the *future* that waits may be polled and dropped on any thread. What passes
+//! between them is one atomic word per slot:
+//!
+//! | bit | set means | set by |
+//! |---|---|---|
+//! | `DONE` | the result is in place, the kernel is finished with the operation | the owner |
+//! | `LENT` | the future's waker is in its cell, which is now the owner's | the future |
+//! | `GONE` | the future will not look at the slot again | the future |
+//! | `ROUTED` | the slot's node stands in the owner's inbox, or is being pushed | the future, with `GONE` |
+//! | `ORPHANED` | the worker ended first; set with `DONE`, there is no result | the owner |
+//!
+//! ```text
+//!   vacant ──(1) allocate──► in flight ──(2) complete──► DONE ──(3) result taken──► GONE
+//!                               │                          │
+//!                               └──(4) future dropped──────┴──► GONE
+//!   GONE ──(5) by the owner's own thread: cancelled at once, or freed if DONE
+//!        └─(6) by another: + ROUTED; the owner takes the node, cancels, or frees if DONE
+//!   DONE + GONE − ROUTED ──(7)──► vacant, the generation one higher
+//! ```
+
+use alloc::boxed::Box;
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::task::{Poll, Waker};
+
+use crate::reactor::Token;
+use crate::sync::{AtomicU32, Ordering, SharedCell};
+use crate::task::node::{Kind, Node};
+
+const DONE: u32 = 1 << 0;
+const LENT: u32 = 1 << 1;
+const GONE: u32 = 1 << 2;
+const ROUTED: u32 = 1 << 3;
+const ORPHANED: u32 = 1 << 4;
+
+/// No further slot is free.
+const NONE: u32 = u32::MAX;
+
+/// One operation's place.
+#[repr(C)]
+struct Slot {
+    /// The inbox's link, for (6).
+    node: Node,
+    state: AtomicU32,
+    /// Written by the owner before `DONE`, read by the future after it.
+    result: SharedCell<i32>,
+    /// The future's until `LENT`, then the owner's; the future takes it back unless `DONE`.
+    waker: SharedCell<Option<Waker>>,
+    index: u32,
+    /// The owner's.
+    generation: Cell<u32>,
+    /// The owner's.
+    tenancy: Cell<Tenancy>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tenancy {
+    Occupied,
+    /// The index of the next vacant slot.
+    Vacant(u32),
+}
+
+/// The slots of one reactor.
+pub(crate) struct Table {
+    slots: Box<[Slot]>,
+    /// The owner's: the vacant slot that the next allocation takes.
+    vacant: Cell<u32>,
+}
+
+// SAFETY: everything that another thread than the owner's reaches is atomic or governed by the
+// slot's state; the owner's cells are touched by methods alone whose contract names the owner.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+/// Why an operation gives no result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Orphaned;
+
+impl core::fmt::Display for Orphaned {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the worker ended before the operation did; keep it running until it has")
+    }
+}
+
+impl core::error::Error for Orphaned {}
+
+/// What a completion led to.
+pub(crate) enum Completed {
+    /// Its operation had ended already, or never was.
+    Stale,
+    /// The operation has ended; whoever waited is to be woken.
+    Ended(Option<Waker>),
+}
+
+/// What is owed for a slot that its future has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    Nothing,
+    /// The owner asks the reactor for an early end.
+    Cancel(Token),
+}
+
+impl Table {
+    /// # Panics
+    /// If there are to be 2^32 - 1 slots or more: a token's index has 32 bits.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let capacity = u32::try_from(capacity).ok().filter(|&capacity| capacity < NONE);
+        let capacity = capacity.expect("a reactor has fewer than 2^32 - 1 operations in flight");
+        let after = |index: u32| if index + 1 < capacity { index + 1 } else { NONE };
+        let slots = (0..capacity).map(|index| Slot {
+            node: Node::new(Kind::Operation),
+            state: AtomicU32::new(0),
+            result: SharedCell::new(0),
+            waker: SharedCell::new(None),
+            index,
+            generation: Cell::new(0),
+            tenancy: Cell::new(Tenancy::Vacant(after(index))),
+        });
+        Self { slots: slots.collect(), vacant: Cell::new(if capacity == 0 { NONE } else { 0 }) }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Transition 1.
+    ///
+    /// # Safety
+    /// By the owner.
+    pub(crate) unsafe fn allocate(&self) -> Option<Token> {
+        let slot = self.slots.get(self.vacant.get() as usize)?;
+        let Tenancy::Vacant(next) = slot.tenancy.replace(Tenancy::Occupied) else {
+            unreachable!("an occupied slot is not in the list of vacant ones")
+        };
+        self.vacant.set(next);
+        // Ordering: Relaxed; the token reaches another thread only by a hand-over that publishes.
+        slot.state.store(0, Ordering::Relaxed);
+        Some(Token::new(slot.index, slot.generation.get()))
+    }
+
+    /// Gives back a slot that was allocated for an operation which the reactor then refused.
+    ///
+    /// # Safety
+    /// By the owner, before the token went anywhere.
+    pub(crate) unsafe fn give_back(&self, token: Token) {
+        self.vacate(&self.slots[token.index()]);
+    }
+
+    /// Transition 2.
+    ///
+    /// # Safety
+    /// By the owner.
+    pub(crate) unsafe fn complete(&self, token: Token, result: i32) -> Completed {
+        match self.slots.get(token.index()) {
+            Some(slot)
+                if slot.tenancy.get() == Tenancy::Occupied
+                    && slot.generation.get() == token.generation() =>
+            {
+                // Ordering: Relaxed, the owner is the only one to set `DONE`.
+                if slot.state.load(Ordering::Relaxed) & DONE != 0 {
+                    return Completed::Stale;
+                }
+                // SAFETY: not `DONE`, so the result is the owner's.
+                slot.result.with_mut(|place| unsafe { *place = result });
+                Completed::Ended(self.finish(slot, DONE))
+            }
+            _ => Completed::Stale,
+        }
+    }
+
+    /// Ends what has not ended, for want of a worker, and hands each waker over.
+    ///
+    /// # Safety
+    /// By the owner.
+    pub(crate) unsafe fn orphan_all(&self, mut wake: impl FnMut(Waker)) {
+        for slot in &self.slots {
+            // Ordering: Relaxed, the owner is the only one to set `DONE`.
+            let ended = slot.state.load(Ordering::Relaxed) & DONE != 0;
+            if slot.tenancy.get() == Tenancy::Occupied && !ended {
+                self.finish(slot, DONE | ORPHANED).into_iter().for_each(&mut wake);
+            }
+        }
+    }
+
+    /// Publishes the end, and frees the slot if nobody is left to read of it.
+    fn finish(&self, slot: &Slot, bits: u32) -> Option<Waker> {
+        // Ordering: Release, pairs with the Acquire of the future's loads: the result is in place.
+        // Acquire, pairs with the Release of `lend`: so is the waker.
+        let before = slot.state.fetch_or(bits, Ordering::AcqRel);
+        let waker = if before & LENT != 0 {
+            // SAFETY: lent, and the future does not touch the cell after `DONE`.
+            slot.waker.with_mut(|cell| unsafe { (*cell).take() })
+        } else {
+            None
+        };
+        if before & GONE == 0 {
+            return waker;
+        }
+        if before & ROUTED == 0 {
+            self.vacate(slot);
+        }
+        None
+    }
+
+    /// The future's look at its slot.
+    ///
+    /// # Safety
+    /// By the one who has the token's future, which has neither been given its result nor left.
+    pub(crate) unsafe fn poll(&self, token: Token, waker: &Waker) -> Poll<Result<i32, Orphaned>> {
+        let slot = &self.slots[token.index()];
+        // Ordering: Acquire, pairs with the Release of `finish`.
+        let mut seen = slot.state.load(Ordering::Acquire);
+        while seen & (DONE | LENT) == LENT {
+            // Take the cell back, unless the owner has it for good.
+            // Ordering: Acquire on failure, pairs with the Release of `finish`. Acquire on
+            // success: the cell is touched after it is had back.
+            seen = match slot.state.compare_exchange_weak(
+                seen,
+                seen & !LENT,
+                Ordering::Acquire,
+                Ordering::Acquire,
+            ) {
+                Ok(before) => before & !LENT,
+                Err(now) => now,
+            };
+        }
+        if seen & DONE == 0 {
+            slot.waker.with_mut(|cell| {
+                // SAFETY: neither lent nor `DONE`: the cell is the future's.
+                let cell = unsafe { &mut *cell };
+                match cell {
+                    Some(old) => old.clone_from(waker),
+                    None => *cell = Some(waker.clone()),
+                }
+            });
+            // Ordering: Release, pairs with the Acquire of `finish`: the waker is in the cell.
+            // Acquire, pairs with its Release: if it came first, the result is there.
+            seen = slot.state.fetch_or(LENT, Ordering::AcqRel);
+        }
+        if seen & DONE == 0 {
+            return Poll::Pending;
+        }
+        if seen & ORPHANED != 0 {
+            return Poll::Ready(Err(Orphaned));
+        }
+        // SAFETY: `DONE`: the owner has written it and writes no more.
+        Poll::Ready(Ok(slot.result.with(|place| unsafe { *place })))
+    }
+
+    /// Transition 5: the future leaves, on its owner's own thread.
+    ///
+    /// # Safety
+    /// By the owner, who has the token's future; the future does not come back.
+    pub(crate) unsafe fn leave_here(&self, token: Token) -> Left {
+        let slot = &self.slots[token.index()];
+        // Ordering: Relaxed: the owner itself set whatever it finds, or will find, there.
+        let before = slot.state.fetch_or(GONE, Ordering::Relaxed);
+        if before & DONE == 0 {
+            return Left::Cancel(token);
+        }
+        self.vacate(slot);
+        Left::Nothing
+    }
+
+    /// Transition 6: the future leaves, anywhere else. The node is to be pushed into the owner's
+    /// inbox.
+    ///
+    /// # Safety
+    /// By the one who has the token's future; the future does not come back.
+    pub(crate) unsafe fn leave(&self, token: Token) -> NonNull<Node> {
+        let slot = &self.slots[token.index()];
+        // Ordering: Release, pairs with the Acquire of `take_routed` and `finish`: the future is
+        // done with the slot.
+        slot.state.fetch_or(GONE | ROUTED, Ordering::AcqRel);
+        NonNull::from(slot).cast()
+    }
+
+    /// Transition 6, the owner's part.
+    ///
+    /// # Safety
+    /// By the owner, with a node of one of this table's slots, just taken from its inbox.
+    pub(crate) unsafe fn take_routed(&self, node: NonNull<Node>) -> Left {
+        // SAFETY: the node is the first field of a slot, and the pointer was made from the slot.
+        let slot = unsafe { node.cast::<Slot>().as_ref() };
+        // Ordering: Acquire, pairs with the Release of `leave`. Release: the node is out of the
+        // queue before the slot's next tenant may push it.
+        let before = slot.state.fetch_and(!ROUTED, Ordering::AcqRel);
+        if before & DONE == 0 {
+            return Left::Cancel(Token::new(slot.index, slot.generation.get()));
+        }
+        self.vacate(slot);
+        Left::Nothing
+    }
+
+    /// Transition 7.
+    fn vacate(&self, slot: &Slot) {
+        slot.generation.set(Token::new(0, slot.generation.get().wrapping_add(1)).generation());
+        slot.tenancy.set(Tenancy::Vacant(self.vacant.replace(slot.index)));
+        // SAFETY: `DONE` and `GONE`, or never used: the cell is the owner's. The waker is dropped
+        // last of all, since that may run anything.
+        drop(slot.waker.with_mut(|cell| unsafe { (*cell).take() }));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn poll(table: &Table, token: Token) -> Poll<Result<i32, Orphaned>> {
+        // SAFETY: the tests are owner and future in one thread.
+        unsafe { table.poll(token, Waker::noop()) }
+    }
+
+    #[test]
+    fn a_result_is_published_once() {
+        let table = Table::new(1);
+        // SAFETY: one thread.
+        unsafe {
+            let token = table.allocate().unwrap();
+            assert!(poll(&table, token).is_pending());
+            assert!(matches!(table.complete(token, 5), Completed::Ended(Some(_))));
+            assert!(matches!(table.complete(token, 6), Completed::Stale));
+            assert_eq!(poll(&table, token), Poll::Ready(Ok(5)));
+        }
+    }
+
+    #[test]
+    fn a_late_completion_does_not_reach_the_next_tenant() {
+        let table = Table::new(1);
+        // SAFETY: one thread.
+        unsafe {
+            let first = table.allocate().unwrap();
+            table.complete(first, 0);
+            assert_eq!(table.leave_here(first), Left::Nothing);
+            let second = table.allocate().unwrap();
+            assert_eq!(first.index(), second.index());
+            assert!(matches!(table.complete(first, 1), Completed::Stale));
+            assert!(poll(&table, second).is_pending());
+        }
+    }
+
+    #[test]
+    fn a_slot_is_held_until_the_last_completion() {
+        let table = Table::new(1);
+        // SAFETY: one thread.
+        unsafe {
+            let token = table.allocate().unwrap();
+            assert_eq!(table.leave_here(token), Left::Cancel(token));
+            assert!(table.allocate().is_none());
+            assert!(matches!(table.complete(token, -125), Completed::Ended(None)));
+            assert!(table.allocate().is_some());
+        }
+    }
+
+    #[test]
+    fn a_routed_slot_is_held_until_its_node_is_taken() {
+        let table = Table::new(1);
+        // SAFETY: one thread.
+        unsafe {
+            let token = table.allocate().unwrap();
+            let node = table.leave(token);
+            table.complete(token, 0);
+            assert!(table.allocate().is_none(), "its node stands in an inbox");
+            assert_eq!(table.take_routed(node), Left::Nothing);
+            assert!(table.allocate().is_some());
+        }
+    }
+
+    #[test]
+    fn an_orphan_says_so() {
+        let table = Table::new(2);
+        // SAFETY: one thread.
+        unsafe {
+            let token = table.allocate().unwrap();
+            assert!(poll(&table, token).is_pending());
+            let mut woken = 0;
+            table.orphan_all(|_| woken += 1);
+            assert_eq!((woken, poll(&table, token)), (1, Poll::Ready(Err(Orphaned))));
+        }
+    }
+
+    #[test]
+    fn a_table_without_room_allocates_nothing() {
+        // SAFETY: one thread.
+        assert!(unsafe { Table::new(0).allocate() }.is_none());
+    }
+}

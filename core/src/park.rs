@@ -1,0 +1,103 @@
+//! Parking without a lost wake, waking without a system call.
+//!
+//! The worker announces that it parks and then looks once more; a producer hands work over and then
+//! looks at the announcement. Each has a full fence between its store and its load, so at least one
+//! sees the other (Dekker's pattern). A sequentially consistent *load* is not such a fence. Of all
+//! producers that see one announcement, one claims it and writes to the notifier; the others, and
+//! all that come while the worker runs, make no system call.
+//!
+//! ```text
+//!              announce                claim, by one producer
+//!   RUNNING ─────────────► PARKED ─────────────────────────────► NOTIFIED
+//!      ▲                      │ resume or retract                    │
+//!      └──────────────────────┴──────────────────────────────────────┘
+//!   any ── close ──► CLOSED, for ever
+//! ```
+
+use crate::sync::{AtomicU32, Ordering, fence};
+
+const RUNNING: u32 = 0;
+const PARKED: u32 = 1;
+const NOTIFIED: u32 = 2;
+const CLOSED: u32 = 3;
+
+/// What a worker says of itself to those who hand it work.
+pub(crate) struct Park(AtomicU32);
+
+/// What a producer owes after it has handed work over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owed {
+    /// The worker runs, or somebody else has claimed its announcement.
+    Nothing,
+    /// The caller claimed the announcement: it writes to the notifier.
+    Notification,
+    /// The worker is gone: what was handed over is the caller's to clear away.
+    Clearing,
+}
+
+impl Park {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(RUNNING))
+    }
+
+    /// By the worker, before its last look at the inbox.
+    pub(crate) fn announce(&self) {
+        // Ordering: Relaxed; the fence orders it before the look.
+        self.0.store(PARKED, Ordering::Relaxed);
+        // Ordering: SeqCst, pairs with the fence of `handed_over`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// By the worker, when it runs again: after its wait, or because the last look found work.
+    pub(crate) fn resume(&self) {
+        // Ordering: Relaxed: a claim that is overwritten here made its write, which at worst ends
+        // the next wait at once; what was handed over is found by the look that follows.
+        self.0.store(RUNNING, Ordering::Relaxed);
+    }
+
+    /// By the worker, at its end, before it clears its inbox for the last time.
+    pub(crate) fn close(&self) {
+        // Ordering: Release, pairs with the Acquire of `handed_over`: who finds the worker gone
+        // also finds what it left, in the state it left it in. The fence orders it before the
+        // last look.
+        self.0.store(CLOSED, Ordering::Release);
+        // Ordering: SeqCst, pairs with the fence of `handed_over`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// By a producer, after its push.
+    #[inline]
+    pub(crate) fn handed_over(&self) -> Owed {
+        // Ordering: SeqCst, pairs with the fences of `announce` and `close`.
+        fence(Ordering::SeqCst);
+        // Ordering: Relaxed for the common answer; the others acquire below.
+        match self.0.load(Ordering::Relaxed) {
+            RUNNING | NOTIFIED => Owed::Nothing,
+            _ => self.claim(),
+        }
+    }
+
+    #[cold]
+    fn claim(&self) -> Owed {
+        // Ordering: Acquire on failure, pairs with the Release of `close`. Relaxed on success:
+        // nothing is read or published by it but the claim.
+        match self.0.compare_exchange(PARKED, NOTIFIED, Ordering::Relaxed, Ordering::Acquire) {
+            Ok(_) => Owed::Notification,
+            Err(CLOSED) => Owed::Clearing,
+            Err(_) => Owed::Nothing,
+        }
+    }
+
+    /// Whether the worker has announced that it parks. Anybody.
+    pub(crate) fn is_parked(&self) -> bool {
+        // Ordering: Acquire is what a caller expects of an answer about another thread; it pairs
+        // with the Release of `close` only.
+        self.0.load(Ordering::Acquire) == PARKED
+    }
+
+    /// Whether the worker has ended. Anybody.
+    pub(crate) fn is_closed(&self) -> bool {
+        // Ordering: Acquire, pairs with the Release of `close`.
+        self.0.load(Ordering::Acquire) == CLOSED
+    }
+}

@@ -1,0 +1,544 @@
+//! The shared half of a worker: what tasks, wakers and other threads reach. It outlives them all.
+
+use alloc::sync::Arc;
+use core::cell::Cell;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use core::task::{Context, Poll, Waker};
+
+use crossbeam_utils::CachePadded;
+
+use crate::inbox::{Inbox, Take};
+use crate::operation::{Completed, Left, Table};
+use crate::park::{Owed, Park};
+use crate::reactor::{Completion, Token};
+use crate::run_queue::RunQueue;
+use crate::service::context;
+use crate::service::stats::Counts;
+use crate::service::waker;
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, fence};
+use crate::task::TaskRef;
+use crate::task::header::Header;
+use crate::task::node::{Kind, Node};
+use crate::task::state::{References, Taken};
+
+/// The shared half of a worker.
+pub(crate) struct Home {
+    inbox: Inbox,
+    park: CachePadded<Park>,
+    /// The owner's half: touched by the worker's thread alone.
+    mine: CachePadded<Mine>,
+    pub(crate) counts: CachePadded<Counts>,
+    notifier: Waker,
+    operations: Table,
+    /// How many operations the kernel has.
+    armed: AtomicUsize,
+    stop: AtomicU32,
+    /// Who clears the inbox of a worker that is gone.
+    clearing: AtomicU32,
+}
+
+/// What only the worker's own thread touches.
+struct Mine {
+    local: RunQueue,
+    io: RunQueue,
+    wake_to: Cell<WakeTo>,
+    /// The first of the tasks that the worker knows, linked through `Header::kin`.
+    tasks: Cell<Option<TaskRef>>,
+    driver: Cell<Option<DriverHook>>,
+}
+
+/// Where a wake by the worker's own thread puts its task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WakeTo {
+    /// By a running task.
+    Local,
+    /// By the processing of completions.
+    Io,
+    /// The worker is at its end: its tasks are being dropped, and none comes back.
+    Nowhere,
+}
+
+/// The driver of the worker's reactor, its type erased: for what reaches a worker from a task.
+#[derive(Clone, Copy)]
+pub(crate) struct DriverHook {
+    pub(crate) driver: NonNull<()>,
+    /// Cancels an operation, unless the reactor is at work on this very thread.
+    pub(crate) cancel: unsafe fn(NonNull<()>, Token) -> Cancel,
+}
+
+/// Whether the reactor could be asked for a cancel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cancel {
+    Asked,
+    ReactorBusy,
+}
+
+/// What the inbox held.
+pub(crate) enum Delivery {
+    /// A task to poll.
+    Task(TaskRef),
+    /// An operation whose future is gone.
+    Cancel(Token),
+    /// Something that is settled by having been taken.
+    Settled,
+    Empty,
+    /// A push is half done.
+    Busy,
+}
+
+// SAFETY: `mine` is reached by the owner's methods alone, which name their contract; the rest is
+// atomic, or `Sync` itself.
+unsafe impl Send for Home {}
+// SAFETY: as above.
+unsafe impl Sync for Home {}
+
+impl Home {
+    pub(crate) fn new(notifier: Waker, operations: usize) -> Arc<Self> {
+        Arc::new(Self {
+            inbox: Inbox::new(),
+            park: CachePadded::new(Park::new()),
+            mine: CachePadded::new(Mine {
+                local: RunQueue::new(),
+                io: RunQueue::new(),
+                wake_to: Cell::new(WakeTo::Local),
+                tasks: Cell::new(None),
+                driver: Cell::new(None),
+            }),
+            counts: CachePadded::new(Counts::new()),
+            notifier,
+            operations: Table::new(operations),
+            armed: AtomicUsize::new(0),
+            stop: AtomicU32::new(0),
+            clearing: AtomicU32::new(0),
+        })
+    }
+
+    /// As a task carries it, with a reference counted.
+    pub(crate) fn into_raw(this: Arc<Self>) -> NonNull<()> {
+        let home = Arc::into_raw(this);
+        // SAFETY: an `Arc` never points to null.
+        unsafe { NonNull::new_unchecked(home.cast_mut().cast()) }
+    }
+
+    /// The shared half of a task's worker.
+    #[inline]
+    pub(crate) fn of<'a>(task: TaskRef) -> &'a Self {
+        // SAFETY: every header is made with what `into_raw` gives, and the task holds a reference.
+        unsafe { task.header().home.cast().as_ref() }
+    }
+}
+
+/// Anybody's part.
+impl Home {
+    /// A wake from outside the worker's tick: transition 4.
+    #[inline]
+    pub(crate) fn wake(&self, task: TaskRef) {
+        if task.header().state.schedule().owes_push() {
+            self.hand_over(task);
+        }
+    }
+
+    /// Asks for a task's end: transition 8.
+    pub(crate) fn abort(&self, task: TaskRef) {
+        if task.header().state.abort().owes_push() {
+            self.hand_over(task);
+        }
+    }
+
+    /// Puts a task into the inbox. The caller has set `SCHEDULED`, or made the task with it.
+    #[inline]
+    pub(crate) fn hand_over(&self, task: TaskRef) {
+        // SAFETY: whoever sets `SCHEDULED` pushes, so the node stands in no inbox; the scheduler's
+        // reference keeps the task alive until it is taken.
+        unsafe { self.push(task.node()) };
+    }
+
+    /// A future leaves its operation: transitions 5 and 6 of the operation's slot.
+    ///
+    /// # Safety
+    /// By the one who has the token's future, which does not come back.
+    pub(crate) unsafe fn leave(&self, token: Token) {
+        if context::is_ticking(self) {
+            // SAFETY: the owner is this thread; the rest is the caller's.
+            let left = unsafe { self.operations.leave_here(token) };
+            match left {
+                Left::Cancel(token) if self.cancel_here(token) == Cancel::Asked => return,
+                Left::Nothing => return,
+                Left::Cancel(_) => {}
+            }
+        }
+        // SAFETY: the caller's; the node of a slot that is not in an inbox, which lives as long as
+        // the table.
+        unsafe {
+            let node = self.operations.leave(token);
+            self.push(node);
+        }
+    }
+
+    /// # Safety
+    /// As `Inbox::push`.
+    #[inline]
+    unsafe fn push(&self, node: NonNull<Node>) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.inbox.push(node) };
+        self.tell();
+    }
+
+    /// After something was handed over.
+    #[inline]
+    fn tell(&self) {
+        match self.park.handed_over() {
+            Owed::Nothing => {}
+            Owed::Notification => {
+                self.counts.count_notification();
+                self.notifier.wake_by_ref();
+            }
+            Owed::Clearing => self.clear(),
+        }
+    }
+
+    /// Asks the worker to end.
+    pub(crate) fn request_stop(&self) {
+        // Ordering: Relaxed; the fence in `tell` orders it against the worker's last look.
+        self.stop.store(1, Ordering::Relaxed);
+        self.tell();
+    }
+
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        // Ordering: Relaxed: nothing is read by its leave.
+        self.stop.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.park.is_closed()
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        self.park.is_parked()
+    }
+
+    pub(crate) fn armed(&self) -> usize {
+        // Ordering: Acquire, pairs with the Release of `count_armed`: who finds an operation armed
+        // finds what was done before it was.
+        self.armed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn operations(&self) -> &Table {
+        &self.operations
+    }
+
+    /// Clears away what was pushed after the worker's end. One at a time; who finds another at it
+    /// leaves, since that one looks again before it does.
+    fn clear(&self) {
+        // Ordering: Acquire, pairs with the Release below: one consumer after the other.
+        while self.clearing.swap(1, Ordering::Acquire) == 0 {
+            // SAFETY: the worker is gone, and the lock makes this the one consumer.
+            while let Take::Node(node) = unsafe { self.inbox.take() } {
+                self.discard(node);
+            }
+            // Ordering: Release, pairs with the Acquire above.
+            self.clearing.store(0, Ordering::Release);
+            // Ordering: SeqCst, pairs with the fence of `handed_over`: a producer that found the
+            // lock taken had pushed before, and is seen here.
+            fence(Ordering::SeqCst);
+            if self.inbox.is_drained() {
+                return;
+            }
+            give_way();
+        }
+    }
+
+    /// The worker is gone, and all tasks that it knew have ended.
+    fn discard(&self, node: NonNull<Node>) {
+        // SAFETY: a node that was just taken is alive.
+        match unsafe { node.as_ref() }.kind() {
+            // The slot belongs to a table that nobody allocates from any more.
+            Kind::Operation => {}
+            Kind::Task(_) => {
+                // SAFETY: the scheduler's reference keeps it alive.
+                let task = unsafe { TaskRef::new(node.cast::<Header>()) };
+                let before = task.header().state.take();
+                match task.header().marks.leave_inbox(before) {
+                    Taken::Ended => release(task),
+                    // SAFETY: it was spawned from outside and the worker never saw it, so its
+                    // future is whole, `Send`, and nobody's but the taker's.
+                    _ => unsafe { self.cancel(task) },
+                }
+            }
+        }
+    }
+}
+
+/// The owner's part: every method here is called on the worker's thread alone. The worker sees to
+/// it by being neither `Send` nor `Sync`.
+impl Home {
+    /// Spawns: transition 1.
+    pub(crate) fn adopt_and_queue(&self, task: TaskRef) {
+        self.adopt(task);
+        if self.mine.wake_to.get() == WakeTo::Nowhere {
+            // SAFETY: just made, never polled.
+            unsafe { self.cancel(task) };
+        } else {
+            task.header().marks.queue(task.header().state.glance());
+            self.mine.local.push(task);
+        }
+    }
+
+    /// A wake inside the worker's tick: transition 3.
+    #[inline]
+    pub(crate) fn wake_here(&self, task: TaskRef) {
+        if !task.header().marks.queue(task.header().state.glance()) {
+            return;
+        }
+        match self.mine.wake_to.get() {
+            WakeTo::Local | WakeTo::Nowhere => self.mine.local.push(task),
+            WakeTo::Io => self.mine.io.push(task),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_io(&self) -> bool {
+        !self.mine.io.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn has_remote(&self) -> bool {
+        self.inbox.has_visible()
+    }
+
+    /// Whether the inbox is empty and no push is half done.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.inbox.is_drained()
+    }
+
+    /// Whether a task waits in one of the worker's own lanes.
+    pub(crate) fn has_own(&self) -> bool {
+        !self.mine.local.is_empty() || !self.mine.io.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn next_local(&self) -> Option<TaskRef> {
+        next_of(&self.mine.local)
+    }
+
+    #[inline]
+    pub(crate) fn next_io(&self) -> Option<TaskRef> {
+        next_of(&self.mine.io)
+    }
+
+    /// Transition 6, and what concerns the operations.
+    pub(crate) fn next_remote(&self) -> Delivery {
+        // SAFETY: the owner is the one consumer.
+        let node = match unsafe { self.inbox.take() } {
+            Take::Node(node) => node,
+            Take::Empty => return Delivery::Empty,
+            Take::Busy => return Delivery::Busy,
+        };
+        // SAFETY: a node that was just taken is alive.
+        match unsafe { node.as_ref() }.kind() {
+            Kind::Operation => {
+                // SAFETY: only this worker's slots are pushed into its inbox.
+                match unsafe { self.operations.take_routed(node) } {
+                    Left::Cancel(token) => Delivery::Cancel(token),
+                    Left::Nothing => Delivery::Settled,
+                }
+            }
+            Kind::Task(_) => {
+                // SAFETY: the scheduler's reference keeps it alive.
+                let task = unsafe { TaskRef::new(node.cast::<Header>()) };
+                let before = task.header().state.take();
+                self.adopt(task);
+                match task.header().marks.leave_inbox(before) {
+                    Taken::Runs => return Delivery::Task(task),
+                    Taken::StaysWhereItIs => {}
+                    Taken::Ended => release(task),
+                    // SAFETY: not ended, and not being polled: it was just taken.
+                    Taken::Aborted => unsafe { self.cancel(task) },
+                }
+                Delivery::Settled
+            }
+        }
+    }
+
+    /// Polls a task that was just taken: one dispatch.
+    #[inline]
+    pub(crate) fn dispatch(&self, task: TaskRef) {
+        // SAFETY: the scheduler's reference outlives the poll, so this one counts nothing and is
+        // never dropped.
+        let waker = ManuallyDrop::new(unsafe { waker::of(task) });
+        // SAFETY: the owner polls, what was taken to be polled has not ended, and a task is not
+        // taken while it is polled: a nested tick is another worker's.
+        if let Poll::Ready(()) = unsafe { task.poll(&mut Context::from_waker(&waker)) } {
+            self.finish(task);
+        }
+    }
+
+    /// Gives a completion to its operation, and wakes who waits for it into the `io` lane. Whether
+    /// there was one.
+    pub(crate) fn complete(&self, completion: Completion) -> bool {
+        // SAFETY: by the owner.
+        match unsafe { self.operations.complete(completion.token, completion.result) } {
+            Completed::Stale => false,
+            Completed::Ended(waker) => {
+                let before = self.mine.wake_to.replace(WakeTo::Io);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+                self.mine.wake_to.set(before);
+                true
+            }
+        }
+    }
+
+    /// The kernel has so many operations more, or fewer.
+    pub(crate) fn count_armed(&self, change: impl FnOnce(usize) -> usize) {
+        // Ordering: Relaxed, the owner is the one writer. Release, pairs with the Acquire of
+        // `armed`.
+        self.armed.store(change(self.armed.load(Ordering::Relaxed)), Ordering::Release);
+    }
+
+    pub(crate) fn set_driver(&self, hook: Option<DriverHook>) {
+        self.mine.driver.set(hook);
+    }
+
+    pub(crate) fn driver(&self) -> Option<NonNull<()>> {
+        self.mine.driver.get().map(|hook| hook.driver)
+    }
+
+    fn cancel_here(&self, token: Token) -> Cancel {
+        match self.mine.driver.get() {
+            // SAFETY: the hook is taken away before the driver is dropped.
+            Some(hook) => unsafe { (hook.cancel)(hook.driver, token) },
+            None => Cancel::Asked,
+        }
+    }
+
+    /// Announces that the worker parks. It looks at everything once more afterwards.
+    pub(crate) fn announce_park(&self) {
+        self.park.announce();
+    }
+
+    pub(crate) fn resume(&self) {
+        self.park.resume();
+    }
+
+    /// The worker's end: drops the futures of all tasks that it knows, on this thread, and whatever
+    /// is in the inbox. Nothing comes back after it.
+    pub(crate) fn close(&self) {
+        self.mine.wake_to.set(WakeTo::Nowhere);
+        self.request_stop();
+        while let Some(task) = self.mine.tasks.get() {
+            // SAFETY: known and not ended, or it would not be in the list; none is being polled.
+            unsafe { self.cancel(task) };
+        }
+        // SAFETY: by the owner.
+        unsafe { self.operations.orphan_all(Waker::wake) };
+        let left = self.next_local().or_else(|| self.next_io());
+        assert!(left.is_none(), "every task that the worker knew has ended");
+        // From here on those who push clear away what they push.
+        self.park.close();
+        self.clear();
+    }
+
+    /// Transition 7.
+    #[cold]
+    fn finish(&self, task: TaskRef) {
+        let header = task.header();
+        header.marks.end();
+        self.disown(task);
+        let before = header.state.complete();
+        header.marks.await_entry_of(before);
+        if !before.is_joined() {
+            // SAFETY: complete, and no handle is there to take the output.
+            unsafe { task.drop_output() };
+        } else if before.has_join_waker() {
+            // SAFETY: lent, and complete: the cell is this thread's to read for good.
+            let waker = unsafe { &*crate::task::cell::join_waker(task).get() };
+            waker.iter().for_each(Waker::wake_by_ref);
+        }
+        release(task);
+    }
+
+    /// Drops the future of a task that will not be polled again.
+    ///
+    /// # Safety
+    /// It has not ended and is not being polled.
+    unsafe fn cancel(&self, task: TaskRef) {
+        // SAFETY: passed on to the caller.
+        unsafe { task.cancel() };
+        self.finish(task);
+    }
+
+    fn adopt(&self, task: TaskRef) {
+        let header = task.header();
+        if header.marks.adopt() {
+            let first = self.mine.tasks.replace(Some(task));
+            header.kin.next.set(first);
+            if let Some(first) = first {
+                first.header().kin.previous.set(Some(task));
+            }
+        }
+    }
+
+    /// Takes a task out of the list, if it ever came into it.
+    fn disown(&self, task: TaskRef) {
+        let kin = &task.header().kin;
+        let (previous, next) = (kin.previous.take(), kin.next.take());
+        match previous {
+            Some(previous) => previous.header().kin.next.set(next),
+            None if self.mine.tasks.get() == Some(task) => self.mine.tasks.set(next),
+            None => {}
+        }
+        if let Some(next) = next {
+            next.header().kin.previous.set(previous);
+        }
+    }
+}
+
+/// Transition 5.
+#[inline]
+fn next_of(lane: &RunQueue) -> Option<TaskRef> {
+    loop {
+        let task = lane.pop()?;
+        if task.header().marks.leave_lane() {
+            return Some(task);
+        }
+        release(task);
+    }
+}
+
+/// Gives up the scheduler's reference to a task that has ended, unless it still stands somewhere.
+#[cold]
+fn release(task: TaskRef) {
+    if task.header().marks.stands_nowhere() {
+        // SAFETY: the scheduler's reference, given up once: whoever ends the task, takes it from
+        // its lane or from the inbox after that comes here, and only the last of them finds that
+        // it stands nowhere.
+        unsafe { drop_reference(task) };
+    }
+}
+
+/// Transition 11: gives up one reference to a task, and frees it if it was the last.
+///
+/// # Safety
+/// The caller has the reference and does not use it again.
+pub(crate) unsafe fn drop_reference(task: TaskRef) {
+    if task.header().state.drop_reference() == References::None {
+        let home = task.header().home.cast::<Home>();
+        // SAFETY: it was the last reference; the home's was counted by `Home::into_raw`.
+        unsafe {
+            task.free();
+            drop(Arc::from_raw(home.as_ptr()));
+        }
+    }
+}
+
+/// Lets somebody else run who holds this thread up.
+fn give_way() {
+    #[cfg(feature = "std")]
+    std::thread::yield_now();
+    #[cfg(not(feature = "std"))]
+    core::hint::spin_loop();
+}

@@ -1,0 +1,115 @@
+//! Join handles.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::future::Future;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::pin::Pin;
+use core::ptr::NonNull;
+use core::task::{Context, Poll};
+
+use crate::service::home::{Home, drop_reference};
+use crate::task::TaskRef;
+use crate::task::cell::{self, JoinError};
+use crate::task::state::State;
+
+/// Waits for a task's output. Dropping it detaches the task, which goes on.
+///
+/// It may be awaited in any executor and, if the output may be sent, on any thread.
+///
+/// # Errors
+/// The output is a [`JoinError`] if the task panicked, was aborted, or its worker ended first.
+///
+/// # Panics
+/// If it is polled again after it has given its output.
+#[must_use = "dropping a join handle detaches its task; say so with `drop` or `let _ =`"]
+pub struct JoinHandle<T> {
+    task: TaskRef,
+    output: PhantomData<T>,
+}
+
+// SAFETY: of the task it touches what is atomic, the waker's cell by the rules of `JOIN_WAKER`, and
+// the output, which may be sent.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: a shared handle can only abort, and tell whether the task has ended.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+impl<T> Unpin for JoinHandle<T> {}
+
+/// Makes a task of a worker, and its handle: the one allocation of a spawn. The caller hands the
+/// task to the worker.
+pub(crate) fn task_of<F: Future>(
+    home: Arc<Home>,
+    future: F,
+    state: State,
+) -> (TaskRef, JoinHandle<F::Output>) {
+    let task = cell::allocate(future, state, Home::into_raw(home));
+    (task, JoinHandle { task, output: PhantomData })
+}
+
+impl<T> JoinHandle<T> {
+    /// Asks for the task's end: its worker drops the future, without polling it again, at a turn of
+    /// the remote lane. Nothing happens if the task has ended. Any thread; allocates nothing; a
+    /// system call only if the worker is parked.
+    pub fn abort(&self) {
+        Home::of(self.task).abort(self.task);
+    }
+
+    /// Whether the task has ended: awaiting the handle would not wait. Any thread.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.task.header().state.load().is_complete()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let state = &self.task.header().state;
+        let mut seen = state.load();
+        if seen.has_join_waker() && !seen.is_complete() {
+            seen = state.reclaim_waker();
+        }
+        if !seen.is_complete() {
+            // SAFETY: every task with a handle was made by `cell::allocate`.
+            let place = unsafe { cell::join_waker(self.task) };
+            // SAFETY: `JOIN_WAKER` is not set, so the cell is the handle's.
+            match unsafe { &mut *place.get() } {
+                Some(waker) => waker.clone_from(context.waker()),
+                empty => *empty = Some(context.waker().clone()),
+            }
+            seen = state.lend_waker();
+        }
+        if !seen.is_complete() {
+            return Poll::Pending;
+        }
+        let mut output = MaybeUninit::uninit();
+        // SAFETY: complete, and the handle is there, so the output is its own; it writes the
+        // output's type, which is the task's, by the way the handle was made.
+        unsafe {
+            self.task.take_output(NonNull::from(&mut output).cast());
+            Poll::Ready(output.assume_init())
+        }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        // SAFETY: if the task was complete before the handle left, the output is the handle's to
+        // drop; the reference is its own.
+        unsafe {
+            if self.task.header().state.drop_handle().is_complete() {
+                self.task.drop_output();
+            }
+            drop_reference(self.task);
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("is_finished", &self.is_finished()).finish()
+    }
+}

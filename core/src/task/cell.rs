@@ -1,0 +1,182 @@
+//! Header, future and output in one allocation.
+
+use alloc::boxed::Box;
+use core::cell::UnsafeCell;
+use core::future::Future;
+use core::mem;
+use core::pin::Pin;
+use core::ptr::{self, NonNull};
+use core::task::{Context, Poll, Waker};
+
+use crate::task::header::{Header, TaskRef, VTable};
+use crate::task::state::State;
+
+/// Why a task has no output.
+#[derive(Debug)]
+pub enum JoinError {
+    /// It was aborted, or its worker ended first. Its future has been dropped.
+    Cancelled,
+    /// It panicked; this is what it panicked with. The worker lives on.
+    #[cfg(feature = "std")]
+    Panicked(Box<dyn core::any::Any + Send + 'static>),
+}
+
+impl core::fmt::Display for JoinError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Cancelled => f.write_str("the task was cancelled before it ended"),
+            #[cfg(feature = "std")]
+            Self::Panicked(payload) => {
+                let text = payload
+                    .downcast_ref::<&str>()
+                    .copied()
+                    .or_else(|| payload.downcast_ref::<alloc::string::String>().map(|s| &**s));
+                match text {
+                    Some(text) => write!(f, "the task panicked: {text}"),
+                    None => f.write_str("the task panicked"),
+                }
+            }
+        }
+    }
+}
+
+impl core::error::Error for JoinError {}
+
+/// The part of a boxed task that a join handle reaches without knowing the future.
+#[repr(C)]
+struct Joinable {
+    header: Header,
+    /// The join handle's waker; whose it is says `JOIN_WAKER`.
+    waker: UnsafeCell<Option<Waker>>,
+}
+
+#[repr(C)]
+struct TaskCell<F: Future> {
+    joinable: Joinable,
+    stage: UnsafeCell<Stage<F>>,
+}
+
+enum Stage<F: Future> {
+    /// Spawned and not at its end.
+    Future(F),
+    /// At its end; the output waits for its join handle.
+    Output(Result<F::Output, JoinError>),
+    /// The output was taken or dropped.
+    Empty,
+}
+
+/// Puts a future and its header into a new allocation, the only one of a spawn.
+pub(crate) fn allocate<F: Future>(future: F, state: State, home: NonNull<()>) -> TaskRef {
+    let cell = Box::new(TaskCell {
+        joinable: Joinable {
+            header: Header::new(Vtables::<F>::VTABLE, state, home),
+            waker: UnsafeCell::new(None),
+        },
+        stage: UnsafeCell::new(Stage::Future(future)),
+    });
+    let cell = NonNull::from(Box::leak(cell));
+    // SAFETY: the pointer reaches the whole allocation, whose first field is the header; it lives
+    // until the last reference frees it.
+    unsafe { TaskRef::new(cell.cast()) }
+}
+
+/// The cell of the join handle's waker.
+///
+/// # Safety
+/// The task was made by [`allocate`].
+pub(crate) unsafe fn join_waker<'a>(task: TaskRef) -> &'a UnsafeCell<Option<Waker>> {
+    // SAFETY: `Joinable` is the first field of what `allocate` makes, and both are `repr(C)`.
+    unsafe { &task.as_ptr().cast::<Joinable>().as_ref().waker }
+}
+
+struct Vtables<F>(F);
+
+impl<F: Future> Vtables<F> {
+    const VTABLE: &'static VTable = &VTable {
+        poll: poll::<F>,
+        cancel: cancel::<F>,
+        take_output: take_output::<F>,
+        drop_output: drop_output::<F>,
+        free: free::<F>,
+    };
+}
+
+/// # Safety
+/// `task` is a `TaskCell<F>` and the caller may touch its stage by the rules of the state.
+unsafe fn stage<'a, F: Future>(task: NonNull<Header>) -> &'a mut Stage<F> {
+    // SAFETY: passed on to the caller.
+    unsafe { &mut *(*task.cast::<TaskCell<F>>().as_ptr()).stage.get() }
+}
+
+#[inline]
+unsafe fn poll<F: Future>(task: NonNull<Header>, context: &mut Context<'_>) -> Poll<()> {
+    // SAFETY: the owner polls, so the stage is its own.
+    let stage = unsafe { stage::<F>(task) };
+    let Stage::Future(future) = stage else { unreachable!("a task that has ended is not polled") };
+    // SAFETY: the cell is never moved, and the future is dropped in place, by `end` alone.
+    let future = unsafe { Pin::new_unchecked(future) };
+    match catch(|| future.poll(context)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(output)) => {
+            end(stage, Ok(output));
+            Poll::Ready(())
+        }
+        Err(payload) => {
+            end(stage, Err(payload));
+            Poll::Ready(())
+        }
+    }
+}
+
+unsafe fn cancel<F: Future>(task: NonNull<Header>) {
+    // SAFETY: the owner cancels, so the stage is its own.
+    end(unsafe { stage::<F>(task) }, Err(JoinError::Cancelled));
+}
+
+/// Drops the future where it is, then puts the output in its place.
+fn end<F: Future>(stage: &mut Stage<F>, output: Result<F::Output, JoinError>) {
+    let dropped = match stage {
+        // SAFETY: the stage is overwritten below without being dropped again, and nothing between
+        // unwinds: `catch` has seen to it.
+        Stage::Future(future) => catch(|| unsafe { ptr::drop_in_place(future) }),
+        Stage::Output(_) | Stage::Empty => unreachable!("a task ends once"),
+    };
+    let output = dropped.and(output);
+    // SAFETY: the place is valid, and what it held has been dropped.
+    unsafe { ptr::write(stage, Stage::Output(output)) };
+}
+
+unsafe fn take_output<F: Future>(task: NonNull<Header>, to: NonNull<()>) {
+    // SAFETY: the output is the caller's.
+    let stage = unsafe { stage::<F>(task) };
+    let Stage::Output(output) = mem::replace(stage, Stage::Empty) else {
+        panic!("a join handle was polled after it had given its output")
+    };
+    // SAFETY: `to` has room for this task's output, by the contract of the vtable.
+    unsafe { to.cast::<Result<F::Output, JoinError>>().write(output) };
+}
+
+unsafe fn drop_output<F: Future>(task: NonNull<Header>) {
+    // SAFETY: the output is the caller's.
+    let output = mem::replace(unsafe { stage::<F>(task) }, Stage::Empty);
+    // A destructor that panics has nobody left to tell: its task's handle is gone.
+    drop(catch(|| drop(output)));
+}
+
+unsafe fn free<F: Future>(task: NonNull<Header>) {
+    // SAFETY: no reference is left, and `allocate` made it with `Box`.
+    drop(unsafe { Box::from_raw(task.cast::<TaskCell<F>>().as_ptr()) });
+}
+
+/// Runs what a user wrote. A panic becomes a value, for it must not unwind into the worker.
+#[cfg(feature = "std")]
+fn catch<T>(run: impl FnOnce() -> T) -> Result<T, JoinError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(JoinError::Panicked)
+}
+
+/// Runs what a user wrote. Without std a panic does not return.
+#[cfg(not(feature = "std"))]
+#[allow(clippy::unnecessary_wraps)] // one shape with and without std
+fn catch<T>(run: impl FnOnce() -> T) -> Result<T, JoinError> {
+    Ok(run())
+}

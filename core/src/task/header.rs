@@ -1,0 +1,147 @@
+//! What every task carries, whatever its future: eight words.
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+use core::task::{Context, Poll};
+
+use crate::task::node::{Kind, Node};
+use crate::task::state::{Marks, State};
+
+/// The first field of every task's allocation.
+#[repr(C)]
+pub(crate) struct Header {
+    /// The inbox's link, and what to call.
+    node: Node,
+    /// The shared marks and the reference count.
+    pub(crate) state: State,
+    /// The shared half of the task's worker, of which the task holds a reference. Opaque here:
+    /// only what lies above this module knows its type.
+    pub(crate) home: NonNull<()>,
+    /// The lane's link. Owner only; meaningful while `QUEUED`.
+    pub(crate) next: Cell<Option<TaskRef>>,
+    /// The links of the worker's list of tasks. Owner only; meaningful from `ADOPTED` to `ENDED`.
+    pub(crate) kin: Kin,
+    /// The owner's marks.
+    pub(crate) marks: Marks,
+}
+
+/// A task's neighbours in its worker's list.
+pub(crate) struct Kin {
+    pub(crate) previous: Cell<Option<TaskRef>>,
+    pub(crate) next: Cell<Option<TaskRef>>,
+}
+
+/// What differs from future to future.
+pub(crate) struct VTable {
+    /// Polls the future. `Ready`: the future is gone and the output in place.
+    pub(crate) poll: unsafe fn(NonNull<Header>, &mut Context<'_>) -> Poll<()>,
+    /// Drops the future and puts "cancelled" in the output's place.
+    pub(crate) cancel: unsafe fn(NonNull<Header>),
+    /// Moves the output to where the pointer says.
+    pub(crate) take_output: unsafe fn(NonNull<Header>, NonNull<()>),
+    /// Drops the output, if it was not taken.
+    pub(crate) drop_output: unsafe fn(NonNull<Header>),
+    /// Frees the memory.
+    pub(crate) free: unsafe fn(NonNull<Header>),
+}
+
+impl Header {
+    pub(crate) fn new(vtable: &'static VTable, state: State, home: NonNull<()>) -> Self {
+        Self {
+            node: Node::new(Kind::Task(vtable)),
+            state,
+            home,
+            next: Cell::new(None),
+            kin: Kin { previous: Cell::new(None), next: Cell::new(None) },
+            marks: Marks::new(),
+        }
+    }
+
+    #[inline]
+    fn vtable(&self) -> &'static VTable {
+        match self.node.kind() {
+            Kind::Task(vtable) => vtable,
+            Kind::Operation => unreachable!("a header is made with a task's node"),
+        }
+    }
+}
+
+/// A pointer to a task that is known to be alive: whoever holds one holds, or stands inside, one of
+/// the task's references. Copying it counts nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TaskRef(NonNull<Header>);
+
+impl TaskRef {
+    /// # Safety
+    /// `header` points to the whole of a live task's allocation and stays so as long as this value
+    /// and its copies are used.
+    #[inline]
+    pub(crate) unsafe fn new(header: NonNull<Header>) -> Self {
+        Self(header)
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(self) -> NonNull<Header> {
+        self.0
+    }
+
+    /// The node as the inbox wants it: a pointer that may reach the whole task.
+    #[inline]
+    pub(crate) fn node(self) -> NonNull<Node> {
+        self.0.cast()
+    }
+
+    #[inline]
+    pub(crate) fn header<'a>(self) -> &'a Header {
+        // SAFETY: the task is alive by the contract of `new`, and a header is only ever reached by
+        // shared references: all its fields are cells or atomics.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// # Safety
+    /// By the owner; the future is there (not `ENDED`) and is not being polled.
+    #[inline]
+    pub(crate) unsafe fn poll(self, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.header().vtable().poll)(self.0, context) }
+    }
+
+    /// # Safety
+    /// As [`poll`](Self::poll).
+    pub(crate) unsafe fn cancel(self) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.header().vtable().cancel)(self.0) }
+    }
+
+    /// # Safety
+    /// The output is there (`COMPLETE`), not taken, and the caller's by the rules of `JOINED`; `to`
+    /// has room for it.
+    pub(crate) unsafe fn take_output(self, to: NonNull<()>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.header().vtable().take_output)(self.0, to) }
+    }
+
+    /// # Safety
+    /// The task is `COMPLETE` and its output the caller's by the rules of `JOINED`.
+    pub(crate) unsafe fn drop_output(self) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.header().vtable().drop_output)(self.0) }
+    }
+
+    /// # Safety
+    /// No reference is left.
+    pub(crate) unsafe fn free(self) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.header().vtable().free)(self.0) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_eight_words() {
+        assert_eq!(size_of::<Header>(), 8 * size_of::<usize>());
+    }
+}

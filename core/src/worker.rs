@@ -1,0 +1,434 @@
+#![forbid(unsafe_code)]
+//! The worker: the run loop of one thread, or of one bare-metal core.
+
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use core::cell::RefCell;
+use core::fmt;
+use core::num::NonZeroU32;
+
+use crossbeam_utils::Backoff;
+
+use crate::handle::{Driver, Handle, Remote};
+use crate::reactor::{Completions, Reactor, Readiness, Wait};
+use crate::service::context::Ticking;
+use crate::service::home::{Delivery, Home};
+use crate::service::poll_budget::{PollBudget, PollShare};
+use crate::service::stride::Stride;
+use crate::service::turns::Lane;
+use crate::task::TaskRef;
+use crate::time::Clock;
+
+/// What a worker is made with.
+///
+/// ```
+/// use evenkeel::{PollShare, WorkerConfig};
+///
+/// let config = WorkerConfig::default().operations(64).poll_share(PollShare::percent(2).unwrap());
+/// # let _ = config;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerConfig {
+    operations: usize,
+    poll_share: PollShare,
+}
+
+impl WorkerConfig {
+    /// How many operations may be in flight at once: 4096 unless said. The room is allocated when
+    /// the worker is made, about 100 bytes for each. Below 2^32 - 1, or making the worker panics.
+    #[must_use]
+    pub fn operations(self, operations: usize) -> Self {
+        Self { operations, ..self }
+    }
+
+    /// The share of its time that the worker gives to polls that find nothing, where the reactor
+    /// can't tell beforehand: 5 % unless said.
+    #[must_use]
+    pub fn poll_share(self, poll_share: PollShare) -> Self {
+        Self { poll_share, ..self }
+    }
+}
+
+impl Default for WorkerConfig {
+    fn default() -> Self {
+        Self { operations: 4096, poll_share: PollShare::default() }
+    }
+}
+
+/// Why a tick ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// It did all that a tick may do; more may wait.
+    Spent,
+    /// There is nothing to run: the worker may park.
+    Idle,
+    /// There is nothing to run that can be reached: a push to the inbox is half done. The worker
+    /// must not park; the next tick finds it.
+    Busy,
+    /// The worker was asked to end. Nothing was run.
+    Stopped,
+}
+
+/// What a tick did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tick {
+    /// How many tasks were polled, by lane.
+    pub dispatches: Dispatches,
+    /// How many inbox entries were settled without a dispatch: cancels, wakes of tasks that were
+    /// queued already or had ended.
+    pub settled: u32,
+    /// How often the reactor was polled.
+    pub polls: u32,
+    /// How many of these polls found nothing and had nothing to arm.
+    pub dry_polls: u32,
+    /// How many operations ended.
+    pub completions: u32,
+    /// Why it ended.
+    pub rest: Rest,
+}
+
+/// Polls of tasks, by the lane that each came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dispatches {
+    /// From the local lane.
+    pub local: u32,
+    /// From the inbox.
+    pub remote: u32,
+    /// Woken by completions.
+    pub io: u32,
+}
+
+impl Dispatches {
+    /// From all lanes.
+    #[must_use]
+    pub fn total(self) -> u32 {
+        self.local + self.remote + self.io
+    }
+
+    #[inline]
+    fn count(&mut self, lane: Lane) {
+        match lane {
+            Lane::Local => self.local += 1,
+            Lane::Remote => self.remote += 1,
+            Lane::Io => self.io += 1,
+        }
+    }
+}
+
+/// How a park ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parked {
+    /// The worker did not wait: after it had announced that it parks, its last look found something
+    /// to do.
+    Retracted,
+    /// It waited in its reactor, which returned: for a completion, a wake, or the end of the wait.
+    Waited,
+}
+
+/// What the worker found to do.
+enum Found {
+    Task(Lane, TaskRef),
+    /// Something was done that is no dispatch, and more may wait.
+    Settled,
+    Nothing,
+    Busy,
+}
+
+/// The run loop of one thread, over one reactor and one clock.
+///
+/// It stays on the thread where it is made. Drive it by [`run`](Self::run), or by a loop of your own
+/// out of [`tick`](Self::tick) and [`park`](Self::park). Dropping it drops all tasks that have not
+/// ended, on this thread; their join handles say "cancelled".
+///
+/// The lanes take turns while several of them hold work. The *m*-th task of a lane is dispatched
+/// after at most 3 *m* dispatches and ⌈*m* / [`POLL_BATCH`](crate::POLL_BATCH)⌉ polls of the
+/// reactor, counted from when it becomes visible, however long the other lanes are.
+///
+/// ```
+/// # fn main() -> Result<(), evenkeel::testing::SimError> {
+/// use evenkeel::testing::{SimReactor, VirtualClock};
+/// use evenkeel::{Worker, WorkerConfig, yield_now};
+///
+/// let clock = VirtualClock::new();
+/// let mut worker = Worker::new(SimReactor::new(&clock), clock, WorkerConfig::default());
+/// let sum = worker.handle().spawn(async {
+///     let mut sum = 0;
+///     for number in 1..=10 {
+///         sum += number;
+///         yield_now().await;
+///     }
+///     sum
+/// });
+/// while !sum.is_finished() {
+///     worker.tick()?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Worker<R: Reactor, C> {
+    driver: Rc<Driver<R>>,
+    /// The driver's, one step nearer.
+    home: Arc<Home>,
+    clock: C,
+    stride: Stride,
+    poll_budget: PollBudget,
+    /// Whose turn it is, if several lanes hold work.
+    turn: Lane,
+    found: Completions,
+    /// Dispatches since the last look at the clock.
+    since_look: u32,
+}
+
+impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
+    /// A worker for this thread. Allocates its tables; makes no system call.
+    pub fn new(reactor: R, clock: C, config: WorkerConfig) -> Self {
+        let home = Home::new(reactor.notifier(), config.operations);
+        let driver = Rc::new(Driver { home: Arc::clone(&home), reactor: RefCell::new(reactor) });
+        home.set_driver(Some(Driver::hook(&driver)));
+        Self {
+            driver,
+            home,
+            clock,
+            stride: Stride::new(),
+            poll_budget: PollBudget::new(config.poll_share),
+            turn: Lane::Local,
+            found: Completions::new(),
+            since_look: 0,
+        }
+    }
+
+    /// The handle for this thread.
+    #[must_use]
+    pub fn handle(&self) -> Handle<R> {
+        Handle::new(Rc::clone(&self.driver))
+    }
+
+    /// The handle for other threads.
+    #[must_use]
+    pub fn remote(&self) -> Remote<R> {
+        self.handle().remote()
+    }
+
+    /// Ticks and parks until it is asked to stop.
+    ///
+    /// # Errors
+    /// What the reactor could not mend. The worker may be run again.
+    pub fn run(&mut self) -> Result<(), R::Error> {
+        let backoff = Backoff::new();
+        loop {
+            match self.tick()?.rest {
+                Rest::Spent => backoff.reset(),
+                // The producer may need this very CPU to complete its push.
+                Rest::Busy => backoff.snooze(),
+                Rest::Idle => {
+                    self.park(Wait::Forever)?;
+                }
+                Rest::Stopped => return Ok(()),
+            }
+        }
+    }
+
+    /// Looks at the clock once, then dispatches until the next look is due: about a microsecond, at
+    /// most 64 dispatches, at least one. It looks at the inbox and at the reactor before each.
+    ///
+    /// Allocates nothing. A system call is made only by a poll of the reactor.
+    ///
+    /// # Errors
+    /// What the reactor could not mend. What was dispatched before has been.
+    pub fn tick(&mut self) -> Result<Tick, R::Error> {
+        self.tick_at_most(NonZeroU32::MAX)
+    }
+
+    /// As [`tick`](Self::tick), with at most `most` dispatches.
+    ///
+    /// # Errors
+    /// As [`tick`](Self::tick).
+    pub fn tick_at_most(&mut self, most: NonZeroU32) -> Result<Tick, R::Error> {
+        let mut tick = Tick {
+            dispatches: Dispatches::default(),
+            settled: 0,
+            polls: 0,
+            dry_polls: 0,
+            completions: 0,
+            rest: Rest::Stopped,
+        };
+        if self.home.is_stopping() {
+            return Ok(tick);
+        }
+        let _ticking = Ticking::enter(&self.home);
+        let now = self.clock.now();
+        let budget = self.stride.next(now, self.since_look).min(most.get());
+        let mut look = Look { poll_due: self.poll_budget.is_due(now) };
+        tick.rest = Rest::Spent;
+        let mut done = 0;
+        while done < budget {
+            match self.find(&mut look, &mut tick)? {
+                Found::Task(lane, task) => {
+                    self.home.dispatch(task);
+                    tick.dispatches.count(lane);
+                }
+                Found::Settled => tick.settled += 1,
+                Found::Nothing => {
+                    tick.rest = Rest::Idle;
+                    break;
+                }
+                Found::Busy => {
+                    tick.rest = Rest::Busy;
+                    break;
+                }
+            }
+            done += 1;
+        }
+        self.since_look = done;
+        if tick.rest != Rest::Spent {
+            self.stride.pause();
+        }
+        self.home.counts.dispatches.add(tick.dispatches.total() as usize);
+        Ok(tick)
+    }
+
+    /// The look before every dispatch, and the choice of a lane.
+    #[inline]
+    fn find(&mut self, look: &mut Look, tick: &mut Tick) -> Result<Found, R::Error> {
+        let readiness = self.driver.reactor.borrow_mut().readiness();
+        let polls = match readiness {
+            Readiness::Quiet => false,
+            Readiness::Ready => true,
+            Readiness::Unknown => look.poll_due,
+        };
+        if !polls && !self.home.has_remote() && !self.home.has_io() {
+            return Ok(match self.home.next_local() {
+                Some(task) => Found::Task(Lane::Local, task),
+                None if self.home.is_drained() => Found::Nothing,
+                None => Found::Busy,
+            });
+        }
+        self.find_in_turn(polls, readiness, look, tick)
+    }
+
+    /// Several lanes may hold work: they take turns.
+    #[cold]
+    #[inline(never)]
+    fn find_in_turn(
+        &mut self,
+        polls: bool,
+        readiness: Readiness,
+        look: &mut Look,
+        tick: &mut Tick,
+    ) -> Result<Found, R::Error> {
+        // What a poll found is served before the next poll, so the lane never holds more than a
+        // batch, and its tasks keep the order of their events.
+        if polls && !self.home.has_io() {
+            self.poll(readiness, tick)?;
+            look.poll_due = false;
+        }
+        let mut nothing = Found::Nothing;
+        for _ in 0..Lane::COUNT {
+            let lane = self.turn;
+            self.turn = lane.after();
+            let task = match lane {
+                Lane::Local => self.home.next_local(),
+                Lane::Io => self.home.next_io(),
+                Lane::Remote => match self.home.next_remote() {
+                    Delivery::Task(task) => Some(task),
+                    Delivery::Cancel(token) => {
+                        self.driver.reactor.borrow_mut().cancel(token);
+                        return Ok(Found::Settled);
+                    }
+                    Delivery::Settled => return Ok(Found::Settled),
+                    Delivery::Empty => None,
+                    Delivery::Busy => {
+                        nothing = Found::Busy;
+                        None
+                    }
+                },
+            };
+            if let Some(task) = task {
+                return Ok(Found::Task(lane, task));
+            }
+        }
+        // The reactor may have more, or the poll only armed something: that is for the next look.
+        Ok(if polls && matches!(nothing, Found::Nothing) { Found::Settled } else { nothing })
+    }
+
+    /// One look into the kernel that does not wait.
+    fn poll(&mut self, readiness: Readiness, tick: &mut Tick) -> Result<(), R::Error> {
+        let start = self.clock.now();
+        self.found.clear();
+        let polled = self.driver.reactor.borrow_mut().poll(Wait::Never, &mut self.found)?;
+        let dry = self.found.as_slice().is_empty() && polled.armed == 0;
+        if readiness == Readiness::Unknown {
+            if dry {
+                self.poll_budget.learn(self.clock.now().nanos_since(start));
+            }
+            self.poll_budget.spend(start);
+        }
+        tick.polls += 1;
+        tick.dry_polls += u32::from(dry);
+        self.home.counts.polls.add(1);
+        self.home.counts.dry_polls.add(usize::from(dry));
+        tick.completions += self.deliver(polled.armed);
+        Ok(())
+    }
+
+    /// Gives what a poll found to the operations, and counts what it armed.
+    fn deliver(&mut self, armed: usize) -> u32 {
+        let mut ended = 0;
+        for &completion in self.found.as_slice() {
+            ended += u32::from(self.home.complete(completion));
+        }
+        self.home.count_armed(|before| (before + armed).saturating_sub(ended as usize));
+        ended
+    }
+
+    /// Announces that the worker parks, looks once more, and blocks in the reactor as long as
+    /// `wait` says, or until something is handed over or an operation ends.
+    ///
+    /// To be called when a tick has said [`Rest::Idle`]; otherwise it finds something to do and
+    /// returns at once. One system call, by the reactor.
+    ///
+    /// # Errors
+    /// What the reactor could not mend.
+    pub fn park(&mut self, wait: Wait) -> Result<Parked, R::Error> {
+        self.home.announce_park();
+        if self.home.has_own()
+            || !self.home.is_drained()
+            || self.home.is_stopping()
+            || self.driver.reactor.borrow_mut().readiness() == Readiness::Ready
+        {
+            self.home.resume();
+            self.home.counts.retractions.add(1);
+            return Ok(Parked::Retracted);
+        }
+        self.found.clear();
+        self.home.counts.parks.add(1);
+        let polled = self.driver.reactor.borrow_mut().poll(wait, &mut self.found);
+        self.home.resume();
+        self.stride.pause();
+        // The wait was a look into the kernel as good as any.
+        self.poll_budget.spend(self.clock.now());
+        let _ticking = Ticking::enter(&self.home);
+        self.deliver(polled?.armed);
+        Ok(Parked::Waited)
+    }
+}
+
+/// What is known since the last look at the clock.
+struct Look {
+    /// Whether a reactor that can't tell is to be polled.
+    poll_due: bool,
+}
+
+impl<R: Reactor, C> Drop for Worker<R, C> {
+    fn drop(&mut self) {
+        let _ticking = Ticking::enter(&self.home);
+        self.home.close();
+        self.home.set_driver(None);
+    }
+}
+
+impl<R: Reactor, C> fmt::Debug for Worker<R, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("turn", &self.turn).finish_non_exhaustive()
+    }
+}
