@@ -46,7 +46,7 @@
 //! # #[cfg(feature = "testing")]
 //! # fn main() -> Result<(), evenkeel::testing::SimError> {
 //! use evenkeel::testing::{SimOperation, SimReactor, VirtualClock};
-//! use evenkeel::{Worker, WorkerConfig};
+//! use evenkeel::{Rest, Worker, WorkerConfig};
 //!
 //! let clock = VirtualClock::new();
 //! let reactor = SimReactor::new(&clock);
@@ -57,9 +57,9 @@
 //! let answer = worker.handle().spawn(async move {
 //!     handle.submit(SimOperation::Event(7)).unwrap().await.unwrap()
 //! });
-//! worker.tick()?;
+//! while worker.tick()?.rest != Rest::Idle {}
 //! sim.fire(7, 42);
-//! worker.tick()?;
+//! while worker.tick()?.rest != Rest::Idle {}
 //! assert!(answer.is_finished());
 //! # Ok(())
 //! # }
