@@ -1,0 +1,66 @@
+#![deny(unsafe_code)]
+//! evenkeel's reactor over epoll: [`EpollReactor`].
+//!
+//! It waits for readiness of file descriptors ([`Operation::Poll`]) and means the same by it as the
+//! reactor over `io_uring`. Whether something is waiting it can only know by a system call, so it
+//! answers [`Readiness::Unknown`] while operations are in flight, and the worker polls it on a
+//! budget of time.
+//!
+//! # Map
+//! Each module imports only modules below it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `reactor` | [`EpollReactor`]: the trait; what a poll does, and in what order |
+//! | `registrations` | one registration per descriptor number, with those who wait on it |
+//! | `waiters` | the operations in flight, and those that have ended |
+//! | `paged` | the table under both, which grows a page at a time |
+//! | `set` | the epoll set: every call on the epoll descriptor |
+//! | `wait` | a wait's time: what is left of it, and the timer that ends it |
+//! | `notifier` | the eventfd that ends a wait from another thread |
+//! | `descriptor` | a descriptor's number as rustix wants it: the crate's only `unsafe` |
+//! | `setup` | [`SetupError`] |
+//!
+//! # Example
+//! ```
+//! use std::io::Write;
+//! use std::os::{fd::AsRawFd, unix::net::UnixStream};
+//!
+//! use evenkeel::io::{Interest, Operation};
+//! use evenkeel::{Completions, Reactor, Token, Wait};
+//! use evenkeel_epoll::EpollReactor;
+//!
+//! let mut reactor = EpollReactor::new()?;
+//! let (ours, mut theirs) = UnixStream::pair()?;
+//! let readable = Operation::Poll { fd: ours.as_raw_fd(), interest: Interest::Readable };
+//! reactor.submit(Token::new(0, 0), readable).map_err(|refused| refused.error)?;
+//!
+//! theirs.write_all(b"hello")?;
+//! let mut found = Completions::new();
+//! reactor.poll(Wait::Forever, &mut found)?;
+//! assert_eq!(found.as_slice()[0].token, Token::new(0, 0));
+//! assert_eq!(found.as_slice()[0].result, 1); // POLLIN
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! [`Operation::Poll`]: evenkeel::io::Operation::Poll
+//! [`Readiness::Unknown`]: evenkeel::Readiness::Unknown
+
+#[allow(unsafe_code)] // one expression, and why it is right
+mod descriptor;
+mod notifier;
+mod paged;
+mod reactor;
+mod registrations;
+mod set;
+mod setup;
+mod wait;
+mod waiters;
+
+/// The README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub use reactor::EpollReactor;
+pub use setup::SetupError;
