@@ -1,0 +1,11 @@
+//! What the reactor promises, one test for each promise, in every mode that the kernel grants.
+
+mod cancel;
+mod completions;
+mod notifier;
+mod ownership;
+mod pressure;
+mod readiness;
+mod refusal;
+mod support;
+mod wait;
