@@ -30,7 +30,7 @@ use crate::wait::until_over;
 /// # What it means by an operation
 /// The same as the reactor over `io_uring`:
 /// - The result of an [`Operation::Poll`] is what is there of the bits that were asked for, and of
-///   `POLLERR` and `POLLHUP`, which need not be asked for.
+///   `POLLERR`, `POLLHUP` and `POLLRDHUP`, which need not be asked for.
 /// - What never blocks (a regular file, `/dev/null`) is ready at once.
 /// - A number that is closed, or can't be waited for, ends in a completion with the negative error
 ///   number, like `-EBADF`.
@@ -310,7 +310,7 @@ mod tests {
         let mut reactor = EpollReactor::new().expect("epoll is there");
         let event = event(1);
         submit(&mut reactor, 0, event.as_raw_fd(), Readable);
-        assert_eq!(watched_for(&reactor, &event), Some(0x19), "IN, ERR and HUP");
+        assert_eq!(watched_for(&reactor, &event), Some(0x2019), "IN, RDHUP, ERR and HUP");
         assert_eq!(look(&mut reactor), [1]);
         assert_eq!(watched_for(&reactor, &event), Some(0));
     }
@@ -321,9 +321,9 @@ mod tests {
         let event = event(0);
         submit(&mut reactor, 0, event.as_raw_fd(), Readable);
         submit(&mut reactor, 1, event.as_raw_fd(), Writable);
-        assert_eq!(watched_for(&reactor, &event), Some(0x1d), "IN, OUT, ERR and HUP");
+        assert_eq!(watched_for(&reactor, &event), Some(0x201d), "IN, OUT, RDHUP, ERR and HUP");
         assert_eq!(look(&mut reactor), [4]);
-        assert_eq!(watched_for(&reactor, &event), Some(0x19), "IN, ERR and HUP");
+        assert_eq!(watched_for(&reactor, &event), Some(0x2019), "IN, RDHUP, ERR and HUP");
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
         submit(&mut reactor, 0, event.as_raw_fd(), Readable);
         submit(&mut reactor, 1, event.as_raw_fd(), Writable);
         reactor.cancel(Token::new(1, 0));
-        assert_eq!(watched_for(&reactor, &event), Some(0x19), "IN, ERR and HUP");
+        assert_eq!(watched_for(&reactor, &event), Some(0x2019), "IN, RDHUP, ERR and HUP");
         reactor.cancel(Token::new(0, 0));
         assert_eq!(watched_for(&reactor, &event), None);
         assert_eq!(look(&mut reactor), [-125, -125]);

@@ -30,7 +30,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::paged::Paged;
-use crate::set::Set;
+use crate::set::{Set, UNASKED};
 use crate::waiters::{Line, Waiters};
 
 #[derive(Debug, Default)]
@@ -86,10 +86,10 @@ fn flag(interest: Interest) -> EventFlags {
     }
 }
 
-/// The part of an event that concerns this interest, as poll(2) has it: what was asked, and error
-/// and hang-up unasked. The numbers are those of `POLL*`.
+/// The part of an event that concerns this interest: what was asked, and what ends every wait. The
+/// numbers are those of `POLL*`.
 fn result(event: EventFlags, interest: Interest) -> i32 {
-    (event & (flag(interest) | EventFlags::ERR | EventFlags::HUP)).bits().cast_signed()
+    (event & (flag(interest) | UNASKED)).bits().cast_signed()
 }
 
 fn failure(errno: Errno) -> i32 {

@@ -69,6 +69,11 @@ pub(crate) struct Set {
     timer: Option<Timer>,
 }
 
+/// What ends every wait, asked for or not: an error, a hang-up, and the peer's half-close. The last
+/// one has to be asked for here; `io_uring` adds it by itself.
+pub(crate) const UNASKED: EventFlags =
+    EventFlags::ERR.union(EventFlags::HUP).union(EventFlags::RDHUP);
+
 impl Set {
     pub(crate) fn new() -> Result<Self, SetupError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(SetupError::of("epoll_create1"))?;
@@ -110,14 +115,14 @@ impl Set {
     pub(crate) fn add(&self, fd: RawFd, generation: u32, flags: EventFlags) -> Result<(), Errno> {
         let descriptor = descriptor::borrow(fd).ok_or(Errno::BADF)?;
         let data = Source::Descriptor { fd, generation }.data();
-        epoll::add(&self.epoll, descriptor, data, flags | EventFlags::ONESHOT)
+        epoll::add(&self.epoll, descriptor, data, flags | UNASKED | EventFlags::ONESHOT)
     }
 
     /// Watches a descriptor that is in the set, for one event.
     pub(crate) fn arm(&self, fd: RawFd, generation: u32, flags: EventFlags) -> Result<(), Errno> {
         let descriptor = descriptor::borrow(fd).ok_or(Errno::BADF)?;
         let data = Source::Descriptor { fd, generation }.data();
-        epoll::modify(&self.epoll, descriptor, data, flags | EventFlags::ONESHOT)
+        epoll::modify(&self.epoll, descriptor, data, flags | UNASKED | EventFlags::ONESHOT)
     }
 
     /// Takes a descriptor out of the set.

@@ -104,8 +104,24 @@ fn a_hang_up_ends_the_wait_of_both_directions() {
     for (index, result) in found {
         assert_eq!(result & POLLHUP, POLLHUP, "operation {index}");
         let asked = if index == 0 { POLLIN } else { POLLOUT };
-        assert_eq!(result & !(asked | POLLERR | POLLHUP), 0, "nothing that was not asked for");
+        assert_eq!(
+            result & !(asked | POLLERR | POLLHUP | POLLRDHUP),
+            0,
+            "nothing that was not asked for"
+        );
     }
+}
+
+#[test]
+fn a_half_close_ends_the_wait_of_both_directions() {
+    let mut reactor = reactor();
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    fill(&ours);
+    watch(&mut reactor, 0, &ours, Readable);
+    watch(&mut reactor, 1, &ours, Writable);
+    assert_eq!(look(&mut reactor), []);
+    theirs.shutdown(std::net::Shutdown::Write).expect("it is connected");
+    assert_eq!(look(&mut reactor), [(0, POLLIN | POLLRDHUP), (1, POLLRDHUP)]);
 }
 
 #[test]
@@ -130,7 +146,7 @@ fn a_hang_up_without_a_reader_to_tell_is_told_the_next_one() {
     assert_eq!(look(&mut reactor), []);
     assert_eq!(reactor.readiness(), Readiness::Quiet);
     watch(&mut reactor, 1, &ours, Readable);
-    assert_eq!(look(&mut reactor), [(1, POLLIN | POLLHUP)]);
+    assert_eq!(look(&mut reactor), [(1, POLLIN | POLLHUP | POLLRDHUP)]);
 }
 
 #[test]

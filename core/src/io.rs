@@ -11,8 +11,8 @@ use std::os::fd::RawFd;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Waits until the descriptor is ready, once. The result is the set of poll(2)'s `POLL*` bits
-    /// that are there (an error or a hang-up counts as ready, as in poll(2)), or a negative error
-    /// number.
+    /// that are there, or a negative error number. An error (`POLLERR`), a hang-up (`POLLHUP`) and
+    /// the peer's half-close (`POLLRDHUP`) count as ready in both directions.
     Poll {
         /// The descriptor.
         fd: RawFd,

@@ -13,6 +13,7 @@ pub(crate) const POLLIN: i32 = 1;
 pub(crate) const POLLOUT: i32 = 4;
 pub(crate) const POLLERR: i32 = 8;
 pub(crate) const POLLHUP: i32 = 16;
+pub(crate) const POLLRDHUP: i32 = 0x2000;
 pub(crate) const EBADF: i32 = 9;
 pub(crate) const ECANCELED: i32 = 125;
 

@@ -1,0 +1,39 @@
+//! `bench-cli`: measures the service latency of evenkeel's schedulers.
+
+use std::env;
+use std::process::ExitCode;
+
+use evenkeel_bench::args::{self, Options};
+use evenkeel_bench::command::{self, Error};
+use evenkeel_bench::ours::backend::{Backend, Epoll, Uring};
+use evenkeel_bench::ours::bare::Bare;
+use evenkeel_bench::ours::scheduler::Schedulers;
+use evenkeel_bench::report::Report;
+
+fn main() -> ExitCode {
+    command::main(env::args_os().skip(1), measure)
+}
+
+fn measure(options: &Options) -> Result<Report, Error> {
+    match options.backend {
+        args::Backend::Uring => measure_over(Uring, options, None),
+        args::Backend::Epoll => measure_over(Epoll, options, None),
+        args::Backend::Auto => match Uring.open() {
+            Ok(_) => measure_over(Uring, options, None),
+            Err(reason) => {
+                command::say(format_args!("measuring epoll instead: {reason}"));
+                measure_over(Epoll, options, Some(format!("uring: {reason}")))
+            }
+        },
+    }
+}
+
+fn measure_over(
+    backend: impl Backend,
+    options: &Options,
+    instead_of: Option<String>,
+) -> Result<Report, Error> {
+    // Before the first trial, so that a refusal is told as what it is.
+    drop(backend.open().map_err(|reason| Error::Unavailable(reason.to_string()))?);
+    command::measure(options, &Schedulers(backend), &Bare(backend), instead_of)
+}
