@@ -22,8 +22,13 @@ impl Allowed {
         Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()))
     }
 
-    #[cfg(test)]
-    pub(crate) fn first(&self) -> usize {
+    /// The lowest of them; a thread always has one.
+    ///
+    /// # Panics
+    ///
+    /// Never: the system gives no thread an empty set.
+    #[must_use]
+    pub fn first(&self) -> usize {
         self.0[0]
     }
 

@@ -15,11 +15,18 @@ fn main() -> ExitCode {
 }
 
 fn measure(options: &Options) -> Result<Report, Error> {
+    // Asked before the first trial, so that a refusal is told as what it is.
+    let uring = || Uring.open().map(drop);
     match options.backend {
-        args::Backend::Uring => measure_over(Uring, options, None),
+        args::Backend::Uring => {
+            uring().map_err(|reason| {
+                Error::Unavailable(format!("{reason}: choose it by --backend epoll"))
+            })?;
+            measure_over(Uring, options, None)
+        }
         args::Backend::Epoll => measure_over(Epoll, options, None),
-        args::Backend::Auto => match Uring.open() {
-            Ok(_) => measure_over(Uring, options, None),
+        args::Backend::Auto => match uring() {
+            Ok(()) => measure_over(Uring, options, None),
             Err(reason) => {
                 command::say(format_args!("measuring epoll instead: {reason}"));
                 measure_over(Epoll, options, Some(format!("uring: {reason}")))
@@ -33,7 +40,5 @@ fn measure_over(
     options: &Options,
     instead_of: Option<String>,
 ) -> Result<Report, Error> {
-    // Before the first trial, so that a refusal is told as what it is.
-    drop(backend.open().map_err(|reason| Error::Unavailable(reason.to_string()))?);
     command::measure(options, &Schedulers(backend), &Bare(backend), instead_of)
 }

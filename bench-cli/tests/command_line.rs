@@ -3,31 +3,10 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
 
-struct Ended {
-    status: i32,
-    out: String,
-    err: String,
-}
+mod common;
 
-fn bench_cli() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_bench-cli"))
-}
-
-fn end(command: &mut Command) -> Ended {
-    let output = command.output().expect("the program starts");
-    let text = |bytes| String::from_utf8(bytes).expect("everything printed is UTF-8");
-    Ended {
-        status: output.status.code().expect("no signal ends it"),
-        out: text(output.stdout),
-        err: text(output.stderr),
-    }
-}
-
-fn run(arguments: &[&str]) -> Ended {
-    end(bench_cli().args(arguments))
-}
+use common::{bench_cli, end, run};
 
 /// Bad usage: status 2, one line, nothing on standard output.
 #[track_caller]

@@ -2,7 +2,7 @@
 //! The floor: the reactor alone, on a fresh thread that spins on it.
 
 use std::collections::VecDeque;
-use std::hint::black_box;
+use std::hint::{self, black_box};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -41,6 +41,7 @@ pub struct BareReactor {
 struct Shared {
     remote: HandOver<Probe>,
     armed: AtomicBool,
+    stopped: AtomicBool,
 }
 
 /// What the thread is told to do, in this order. It ends when there is nobody left to tell it.
@@ -54,7 +55,11 @@ impl<B: Backend> Subjects for Bare<B> {
 
     fn start(&self, setup: &Setup) -> Result<BareReactor, SubjectError> {
         let (Self(backend), cpu) = (*self, setup.worker_cpu);
-        let shared = Arc::new(Shared { remote: HandOver::new(), armed: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            remote: HandOver::new(),
+            armed: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        });
         let (orders, received) = mpsc::channel();
         let (told, description) = mpsc::sync_channel(1);
         let (end, ended) = mpsc::sync_channel(1);
@@ -103,9 +108,10 @@ impl Subject for BareReactor {
 
     fn armed(&mut self) -> Armed {
         // Ordering: Acquire, pairs with the Release in `obey`.
-        match self.shared.armed.load(Ordering::Acquire) {
-            true => Armed::Yes,
-            false => Armed::NotYet("operation armed"),
+        if self.shared.armed.load(Ordering::Acquire) {
+            Armed::Yes
+        } else {
+            Armed::NotYet("operation armed")
         }
     }
 
@@ -123,8 +129,10 @@ impl Subject for BareReactor {
     }
 
     fn stop(self, bound: Duration) -> Result<(), StopError> {
-        let Self { orders, ended, thread, .. } = self;
+        let Self { orders, shared, ended, thread, .. } = self;
         drop(orders);
+        // Ordering: Relaxed, the flag says nothing about other memory.
+        shared.stopped.store(true, Ordering::Relaxed);
         let badly = |reason: &dyn std::fmt::Display| StopError::Badly(SubjectError::new(reason));
         match ended.recv_timeout(bound) {
             Err(RecvTimeoutError::Timeout) => {
@@ -159,7 +167,7 @@ where
                 // Ordering: Release, pairs with the Acquire in `armed`.
                 shared.armed.store(true, Ordering::Release);
             }
-            Order::Spin(backlog) => spin(&mut reactor, shared, &backlog, waiting.as_ref())?,
+            Order::Spin(backlog) => spin(&mut reactor, shared, &backlog, waiting.take())?,
         }
     }
     Ok(())
@@ -180,30 +188,43 @@ where
 }
 
 /// Looks at the reactor and at the hand-over, and at nothing else, until the backlog is stopped.
+/// Then it looks on, as a scheduler would, for what came while this thread was not running.
 fn spin<R>(
     reactor: &mut R,
     shared: &Shared,
     backlog: &Backlog,
-    waiting: Option<&(Arc<OwnedFd>, Probe)>,
+    mut waiting: Option<(Arc<OwnedFd>, Probe)>,
 ) -> io::Result<()>
 where
     R: Reactor<Operation = Operation, Error = io::Error>,
 {
     let mut found = Completions::new();
-    let mut share = backlog.begin();
-    while share.goes_on() {
+    let mut handed_over = false;
+    let mut look = || {
         if let Some(probe) = shared.remote.take() {
             probe.stamp();
+            handed_over = true;
         }
         if reactor.readiness() != Readiness::Quiet {
             found.clear();
             reactor.poll(Wait::Never, &mut found)?;
-            if let (Some((_, probe)), [_, ..]) = (waiting, found.as_slice()) {
+            if !found.as_slice().is_empty()
+                && let Some((_, probe)) = waiting.take()
+            {
                 probe.stamp();
             }
         }
+        Ok::<_, io::Error>(handed_over && waiting.is_none())
+    };
+    let mut share = backlog.begin();
+    while share.goes_on() {
+        look()?;
     }
     share.finish();
+    // Ordering: Relaxed; see `stop`.
+    while !look()? && !shared.stopped.load(Ordering::Relaxed) {
+        hint::spin_loop();
+    }
     Ok(())
 }
 
@@ -212,8 +233,8 @@ fn dry_poll_ns<R>(mut reactor: R, lasting: Duration) -> Result<f64, SubjectError
 where
     R: Reactor<Operation = Operation, Error = io::Error>,
 {
-    let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-        .map_err(SubjectError::new)?;
+    let event =
+        eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(SubjectError::new)?;
     arm(&mut reactor, &event).map_err(SubjectError::new)?;
     let mut found = Completions::new();
     let mut failed = None;
@@ -276,6 +297,8 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 fn within<T>(bound: Duration, said: &mpsc::Receiver<T>, else_: &str) -> Result<T, SubjectError> {
     said.recv_timeout(bound).map_err(|error| match error {
         RecvTimeoutError::Timeout => SubjectError::new(format!("{else_} within {bound:?}")),
-        RecvTimeoutError::Disconnected => SubjectError::new(format!("{else_}: its thread panicked")),
+        RecvTimeoutError::Disconnected => {
+            SubjectError::new(format!("{else_}: its thread panicked"))
+        }
     })
 }
