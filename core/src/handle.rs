@@ -148,7 +148,7 @@ impl<R: Reactor + 'static> Handle<R> {
         operation: R::Operation,
     ) -> Result<InFlight, SubmitError<R::Operation, R::Error>> {
         let home = &self.driver.home;
-        if home.is_closed() {
+        if home.is_ending() {
             return Err(SubmitError::Ended(operation));
         }
         // SAFETY: a handle does not leave the worker's thread.
@@ -195,7 +195,7 @@ mod on_descriptors {
 
     impl<R: Reactor<Operation = Operation, Error = io::Error> + 'static> Handle<R> {
         /// Waits until a descriptor is ready, once; gives poll(2)'s `POLL*` bits that are there. An
-        /// error or a hang-up counts as ready.
+        /// error, a hang-up or the peer's half-close counts as ready.
         ///
         /// The descriptor is held until the wait ends or is dropped, so it can't be closed under
         /// the operation. Allocates nothing; at most one system call, when first polled.

@@ -17,12 +17,11 @@
 //! [`has_visible`](Inbox::has_visible) is one load of a word that no producer writes while anything
 //! waits to be taken.
 
-use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, Cell, Ordering};
 use crate::task::node::Node;
 
 /// A queue of nodes that belong to whoever takes them.
@@ -69,7 +68,7 @@ impl Inbox {
     #[inline]
     pub(crate) unsafe fn push(&self, node: NonNull<Node>) {
         // SAFETY: the node is alive, and nobody else has it until the store below.
-        let link = unsafe { &(*node.as_ptr()).next };
+        let link = unsafe { (*node.as_ptr()).next() };
         // Ordering: Relaxed, published by the Release store below or by the next producer's.
         link.store(ptr::null_mut(), Ordering::Relaxed);
         // Ordering: Release, pairs with the Acquire of the next producer's swap: our null above
@@ -80,7 +79,7 @@ impl Inbox {
         let link = match NonNull::new(before) {
             // SAFETY: the consumer does not take the youngest node of which `last` tells without
             // changing `last`; `before` is behind the cut until the store below, so it is alive.
-            Some(before) => unsafe { &(*before.as_ptr()).next },
+            Some(before) => unsafe { (*before.as_ptr()).next() },
             None => &*self.first,
         };
         // Ordering: Release, pairs with the Acquire loads of the consumer: the node and what it is
@@ -112,7 +111,7 @@ impl Inbox {
             return if self.is_drained() { Take::Empty } else { Take::Busy };
         };
         // SAFETY: what was pushed and not taken is alive.
-        let link = unsafe { &(*node.as_ptr()).next };
+        let link = unsafe { (*node.as_ptr()).next() };
         // Ordering: Acquire, pairs with the Release store of the push behind it.
         let mut younger = link.load(Ordering::Acquire);
         if younger.is_null() {

@@ -21,8 +21,8 @@
 //! # The map
 //! ```text
 //! runtime      a worker on a thread of its own          WorkerThread           (std)
-//! handle       what a worker is reached by              Handle, Remote
 //! worker       tick, park, run                          Worker, Tick
+//! handle       what a worker is reached by              Handle, Remote
 //! service      who is served when                       Lane, PollShare, JoinHandle, InFlight
 //! run_queue  inbox  park  operation  reactor  time      Reactor, Clock, Instant
 //! task         header, state, future                    yield_now
@@ -58,7 +58,7 @@
 //!     handle.submit(SimOperation::Event(7)).unwrap().await.unwrap()
 //! });
 //! while worker.tick()?.rest != Rest::Idle {}
-//! sim.fire(7, 42);
+//! assert!(sim.fire(7, 42));
 //! while worker.tick()?.rest != Rest::Idle {}
 //! assert!(answer.is_finished());
 //! # Ok(())
@@ -71,12 +71,18 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "alloc")]
 mod handle;
 #[cfg(feature = "alloc")]
 mod inbox;
 #[cfg(feature = "io")]
 pub mod io;
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(feature = "alloc")]
 mod operation;
 #[cfg(feature = "alloc")]

@@ -22,12 +22,11 @@
 //! ```
 
 use alloc::boxed::Box;
-use core::cell::Cell;
 use core::ptr::NonNull;
 use core::task::{Poll, Waker};
 
 use crate::reactor::Token;
-use crate::sync::{AtomicU32, Ordering, SharedCell};
+use crate::sync::{AtomicU32, Cell, Ordering, SharedCell};
 use crate::task::node::{Kind, Node};
 
 const DONE: u32 = 1 << 0;

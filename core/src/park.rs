@@ -40,10 +40,20 @@ impl Park {
         Self(AtomicU32::new(RUNNING))
     }
 
+    /// By the worker. What it stores comes after a claim that came after what it stored before:
+    /// nothing stands between the two halves of a read-modify-write. Loom does not know that of
+    /// stores, only of other read-modify-writes.
+    fn set(&self, to: u32, ordering: Ordering) {
+        #[cfg(not(loom))]
+        self.0.store(to, ordering);
+        #[cfg(loom)]
+        self.0.swap(to, ordering);
+    }
+
     /// By the worker, before its last look at the inbox.
     pub(crate) fn announce(&self) {
         // Ordering: Relaxed; the fence orders it before the look.
-        self.0.store(PARKED, Ordering::Relaxed);
+        self.set(PARKED, Ordering::Relaxed);
         // Ordering: SeqCst, pairs with the fence of `handed_over`.
         fence(Ordering::SeqCst);
     }
@@ -52,7 +62,7 @@ impl Park {
     pub(crate) fn resume(&self) {
         // Ordering: Relaxed: a claim that is overwritten here made its write, which at worst ends
         // the next wait at once; what was handed over is found by the look that follows.
-        self.0.store(RUNNING, Ordering::Relaxed);
+        self.set(RUNNING, Ordering::Relaxed);
     }
 
     /// By the worker, at its end, before it clears its inbox for the last time.
@@ -60,7 +70,7 @@ impl Park {
         // Ordering: Release, pairs with the Acquire of `handed_over`: who finds the worker gone
         // also finds what it left, in the state it left it in. The fence orders it before the
         // last look.
-        self.0.store(CLOSED, Ordering::Release);
+        self.set(CLOSED, Ordering::Release);
         // Ordering: SeqCst, pairs with the fence of `handed_over`.
         fence(Ordering::SeqCst);
     }

@@ -1,7 +1,6 @@
 //! The run queue: a worker's own runnable tasks, first in, first out.
 
-use core::cell::Cell;
-
+use crate::sync::{Cell, const_but_under_loom};
 use crate::task::TaskRef;
 
 /// An intrusive FIFO for one owner: the tasks carry the links, so it never fills and never
@@ -13,8 +12,10 @@ pub(crate) struct RunQueue {
 }
 
 impl RunQueue {
-    pub(crate) const fn new() -> Self {
-        Self { first: Cell::new(None), last: Cell::new(None) }
+    const_but_under_loom! {
+        pub(crate) const fn new() -> Self {
+            Self { first: Cell::new(None), last: Cell::new(None) }
+        }
     }
 
     #[inline]
@@ -26,9 +27,11 @@ impl RunQueue {
     #[inline]
     pub(crate) fn push(&self, task: TaskRef) {
         task.header().next.set(None);
-        match (self.first.get(), self.last.get()) {
-            (Some(_), Some(last)) => last.header().next.set(Some(task)),
-            _ => self.first.set(Some(task)),
+        if self.is_empty() {
+            self.first.set(Some(task));
+        } else {
+            // SAFETY: the queue is not empty, so it has a last task since it had its first.
+            unsafe { self.last.get().unwrap_unchecked() }.header().next.set(Some(task));
         }
         self.last.set(Some(task));
     }

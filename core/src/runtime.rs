@@ -116,7 +116,14 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for StopError<E> {}
 pub struct WorkerThread<R: Reactor> {
     remote: Remote<R>,
     ended: mpsc::Receiver<Result<(), R::Error>>,
-    thread: thread::JoinHandle<()>,
+    /// There until somebody has waited for it.
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl<R: Reactor> Drop for WorkerThread<R> {
+    fn drop(&mut self) {
+        self.remote.stop();
+    }
 }
 
 impl<R: Reactor + 'static> WorkerThread<R>
@@ -133,7 +140,9 @@ where
         E: Send + 'static,
         Make: FnOnce() -> Result<R, E> + Send + 'static,
     {
-        let (started, start) = mpsc::sync_channel(1);
+        // Without room: what is sent has been received, so that no worker runs for a caller that
+        // has just given up.
+        let (started, start) = mpsc::sync_channel(0);
         let (end, ended) = mpsc::sync_channel(1);
         let body = move || {
             let reactor = match make_reactor() {
@@ -152,10 +161,17 @@ where
         let thread =
             thread::Builder::new().name(config.name).spawn(body).map_err(StartError::Thread)?;
         match start.recv_timeout(config.timeout) {
-            Ok(Ok(remote)) => Ok(Self { remote, ended, thread }),
-            Ok(Err(error)) => Err(StartError::Reactor(error)),
+            Ok(Ok(remote)) => Ok(Self { remote, ended, thread: Some(thread) }),
+            Ok(Err(error)) => {
+                // It has sent its last word: what is left is the end of the thread itself.
+                let _ = thread.join();
+                Err(StartError::Reactor(error))
+            }
             Err(RecvTimeoutError::Timeout) => Err(StartError::TimedOut(config.timeout)),
-            Err(RecvTimeoutError::Disconnected) => Err(StartError::Panicked),
+            Err(RecvTimeoutError::Disconnected) => {
+                let _ = thread.join();
+                Err(StartError::Panicked)
+            }
         }
     }
 
@@ -169,20 +185,17 @@ where
     ///
     /// # Errors
     /// See [`StopError`].
-    pub fn stop_within(self, bound: Duration) -> Result<(), StopError<R::Error>> {
+    pub fn stop_within(mut self, bound: Duration) -> Result<(), StopError<R::Error>> {
         self.remote.stop();
-        let Self { remote: _, ended, thread } = self;
-        match ended.recv_timeout(bound) {
-            Err(RecvTimeoutError::Timeout) => Err(StopError::TimedOut(bound)),
-            Ok(result) => {
-                // It has sent its last word: what is left is the end of the thread itself.
-                thread.join().map_err(|_| StopError::Panicked)?;
-                result.map_err(StopError::Reactor)
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                let _ = thread.join();
-                Err(StopError::Panicked)
-            }
+        let result = match self.ended.recv_timeout(bound) {
+            Err(RecvTimeoutError::Timeout) => return Err(StopError::TimedOut(bound)),
+            Ok(result) => result.map_err(StopError::Reactor),
+            Err(RecvTimeoutError::Disconnected) => Err(StopError::Panicked),
+        };
+        // It has sent its last word: what is left is the end of the thread itself.
+        match self.thread.take().map(thread::JoinHandle::join) {
+            Some(Err(_)) => Err(StopError::Panicked),
+            Some(Ok(())) | None => result,
         }
     }
 }

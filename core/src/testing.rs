@@ -116,6 +116,9 @@ struct State {
     /// What the next poll costs on top.
     stall: Duration,
     queued: VecDeque<(Token, SimOperation)>,
+    /// How many were cancelled while they were queued, since the last poll: it counts them as
+    /// armed, for it reports their ends.
+    withdrawn: usize,
     events: BTreeMap<u32, VecDeque<Token>>,
     timers: BTreeMap<(Instant, u64), Token>,
     /// Completions that the next polls report.
@@ -144,7 +147,7 @@ struct State {
 ///     handle.submit(SimOperation::Event(1)).unwrap().await.unwrap()
 /// });
 /// while worker.tick()?.rest != Rest::Idle {}
-/// sim.fire(1, 42);
+/// assert!(sim.fire(1, 42));
 /// while !task.is_finished() {
 ///     worker.tick()?;
 /// }
@@ -216,6 +219,7 @@ impl SimReactor {
             poll_cost: Duration::from_nanos(100),
             stall: Duration::ZERO,
             queued: VecDeque::new(),
+            withdrawn: 0,
             events: BTreeMap::new(),
             timers: BTreeMap::new(),
             ended: VecDeque::new(),
@@ -268,7 +272,9 @@ impl SimReactor {
 }
 
 impl Sim {
-    /// Ends the operation that has waited longest for this event. Whether there was one.
+    /// Ends the operation that has waited longest for this event. Whether there was one: it must
+    /// be armed, which a queued operation is only after a poll.
+    #[must_use = "if no operation was armed for the event, nothing has happened"]
     pub fn fire(&self, event: u32, result: i32) -> bool {
         let mut state = self.state.borrow_mut();
         let token = state.events.get_mut(&event).and_then(VecDeque::pop_front);
@@ -344,7 +350,9 @@ impl State {
 
     fn forget(&mut self, token: Token) -> bool {
         let before = self.queued.len() + self.timers.len();
+        let queued = self.queued.len();
         self.queued.retain(|&(queued, _)| queued != token);
+        self.withdrawn += queued - self.queued.len();
         self.timers.retain(|_, &mut timer| timer != token);
         let mut found = self.queued.len() + self.timers.len() < before;
         for waiting in self.events.values_mut() {
@@ -409,7 +417,7 @@ impl Reactor for SimReactor {
         let mut state = self.state.borrow_mut();
         state.polls.push(self.clock.now());
         self.clock.advance(state.poll_cost + core::mem::take(&mut state.stall));
-        let armed = state.arm_queued(self.clock.now());
+        let armed = state.arm_queued(self.clock.now()) + core::mem::take(&mut state.withdrawn);
         state.expire(self.clock.now());
         if wait != Wait::Never && state.ended.is_empty() && !self.notifications.see() {
             drop(state);

@@ -2,12 +2,9 @@
 //! The worker: the run loop of one thread, or of one bare-metal core.
 
 use alloc::rc::Rc;
-use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::fmt;
 use core::num::NonZeroU32;
-
-use crossbeam_utils::Backoff;
 
 use crate::handle::{Driver, Handle, Remote};
 use crate::reactor::{Completions, Reactor, Readiness, Wait};
@@ -16,6 +13,7 @@ use crate::service::home::{Delivery, Home};
 use crate::service::poll_budget::{PollBudget, PollShare};
 use crate::service::stride::Stride;
 use crate::service::turns::Lane;
+use crate::sync::Backoff;
 use crate::task::TaskRef;
 use crate::time::Clock;
 
@@ -105,7 +103,6 @@ impl Dispatches {
         self.local + self.remote + self.io
     }
 
-    #[inline]
     fn count(&mut self, lane: Lane) {
         match lane {
             Lane::Local => self.local += 1,
@@ -167,14 +164,9 @@ enum Found {
 /// ```
 pub struct Worker<R: Reactor, C> {
     driver: Rc<Driver<R>>,
-    /// The driver's, one step nearer.
-    home: Arc<Home>,
     clock: C,
     stride: Stride,
-    poll_budget: PollBudget,
-    /// Whose turn it is, if several lanes hold work.
-    turn: Lane,
-    found: Completions,
+    service: Service,
     /// Dispatches since the last look at the clock.
     since_look: u32,
 }
@@ -183,18 +175,14 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
     /// A worker for this thread. Allocates its tables; makes no system call.
     pub fn new(reactor: R, clock: C, config: WorkerConfig) -> Self {
         let home = Home::new(reactor.notifier(), config.operations);
-        let driver = Rc::new(Driver { home: Arc::clone(&home), reactor: RefCell::new(reactor) });
-        home.set_driver(Some(Driver::hook(&driver)));
-        Self {
-            driver,
-            home,
-            clock,
-            stride: Stride::new(),
+        let driver = Rc::new(Driver { home, reactor: RefCell::new(reactor) });
+        driver.home.set_driver(Some(Driver::hook(&driver)));
+        let service = Service {
             poll_budget: PollBudget::new(config.poll_share),
             turn: Lane::Local,
             found: Completions::new(),
-            since_look: 0,
-        }
+        };
+        Self { driver, clock, stride: Stride::new(), service, since_look: 0 }
     }
 
     /// The handle for this thread.
@@ -252,87 +240,128 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
             completions: 0,
             rest: Rest::Stopped,
         };
-        if self.home.is_stopping() {
+        if self.driver.home.is_stopping() {
             return Ok(tick);
         }
-        let _ticking = Ticking::enter(&self.home);
-        let now = self.clock.now();
-        let budget = self.stride.next(now, self.since_look).min(most.get());
-        let mut look = Look { poll_due: self.poll_budget.is_due(now) };
-        tick.rest = Rest::Spent;
+        let Self { driver, clock, stride, service, since_look } = self;
+        let home = &*driver.home;
+        let _ticking = Ticking::enter(home);
+        let now = clock.now();
+        let budget = stride.next(now, *since_look).min(most.get());
+        let mut look = Look { poll_due: service.poll_budget.is_due(now) };
         let mut done = 0;
-        while done < budget {
-            match self.find(&mut look, &mut tick)? {
-                Found::Task(lane, task) => {
-                    self.home.dispatch(task);
-                    tick.dispatches.count(lane);
+        // Of these, what did not come from the local lane while the others were empty.
+        let mut in_turn = 0;
+        tick.rest = loop {
+            if done == budget {
+                break Rest::Spent;
+            }
+            let readiness = driver.reactor.borrow_mut().readiness();
+            if !look.polls(readiness) && !home.has_remote() && !home.has_io() {
+                match home.next_local() {
+                    Some(task) => home.dispatch(task),
+                    None if home.is_drained() => break Rest::Idle,
+                    None => break Rest::Busy,
                 }
-                Found::Settled => tick.settled += 1,
-                Found::Nothing => {
-                    tick.rest = Rest::Idle;
-                    break;
+            } else {
+                match service.find(driver, clock, readiness, &mut look, &mut tick)? {
+                    Found::Task(lane, task) => {
+                        home.dispatch(task);
+                        tick.dispatches.count(lane);
+                    }
+                    Found::Settled => tick.settled += 1,
+                    Found::Nothing => break Rest::Idle,
+                    Found::Busy => break Rest::Busy,
                 }
-                Found::Busy => {
-                    tick.rest = Rest::Busy;
-                    break;
-                }
+                in_turn += 1;
             }
             done += 1;
-        }
-        self.since_look = done;
+        };
+        tick.dispatches.local += done - in_turn;
+        *since_look = done;
         if tick.rest != Rest::Spent {
-            self.stride.pause();
+            stride.pause();
         }
-        self.home.counts.dispatches.add(tick.dispatches.total() as usize);
+        home.counts.dispatches.add(tick.dispatches.total() as usize);
         Ok(tick)
     }
 
-    /// The look before every dispatch, and the choice of a lane.
-    #[inline]
-    fn find(&mut self, look: &mut Look, tick: &mut Tick) -> Result<Found, R::Error> {
-        let readiness = self.driver.reactor.borrow_mut().readiness();
-        let polls = match readiness {
-            Readiness::Quiet => false,
-            Readiness::Ready => true,
-            Readiness::Unknown => look.poll_due,
-        };
-        if !polls && !self.home.has_remote() && !self.home.has_io() {
-            return Ok(match self.home.next_local() {
-                Some(task) => Found::Task(Lane::Local, task),
-                None if self.home.is_drained() => Found::Nothing,
-                None => Found::Busy,
-            });
+    /// Announces that the worker parks, looks once more, and blocks in the reactor as long as
+    /// `wait` says, or until something is handed over or an operation ends.
+    ///
+    /// To be called when a tick has said [`Rest::Idle`]; otherwise it finds something to do and
+    /// returns at once. One system call, by the reactor.
+    ///
+    /// # Errors
+    /// What the reactor could not mend.
+    pub fn park(&mut self, wait: Wait) -> Result<Parked, R::Error> {
+        self.driver.home.announce_park();
+        if self.driver.home.has_own()
+            || !self.driver.home.is_drained()
+            || self.driver.home.is_stopping()
+            || self.driver.reactor.borrow_mut().readiness() == Readiness::Ready
+        {
+            self.driver.home.resume();
+            self.driver.home.counts.retractions.add(1);
+            return Ok(Parked::Retracted);
         }
-        self.find_in_turn(polls, readiness, look, tick)
+        let Self { driver, clock, stride, service, .. } = self;
+        let home = &*driver.home;
+        service.found.clear();
+        home.counts.parks.add(1);
+        let polled = driver.reactor.borrow_mut().poll(wait, &mut service.found);
+        home.resume();
+        stride.pause();
+        // The wait was a look into the kernel as good as any, unless it saw that more may wait.
+        if service.found.room() > 0 {
+            service.poll_budget.spend(clock.now());
+        }
+        let _ticking = Ticking::enter(home);
+        service.deliver(home, polled?.armed);
+        Ok(Parked::Waited)
     }
+}
 
+/// What a worker needs to serve lanes that hold work beside the local one.
+struct Service {
+    poll_budget: PollBudget,
+    /// Whose turn it is, if several lanes hold work.
+    turn: Lane,
+    found: Completions,
+}
+
+impl Service {
     /// Several lanes may hold work: they take turns.
-    #[cold]
     #[inline(never)]
-    fn find_in_turn(
+    fn find<R: Reactor, C: Clock>(
         &mut self,
-        polls: bool,
+        driver: &Driver<R>,
+        clock: &C,
         readiness: Readiness,
         look: &mut Look,
         tick: &mut Tick,
     ) -> Result<Found, R::Error> {
-        // What a poll found is served before the next poll, so the lane never holds more than a
-        // batch, and its tasks keep the order of their events.
-        if polls && !self.home.has_io() {
-            self.poll(readiness, tick)?;
-            look.poll_due = false;
-        }
+        let home = &*driver.home;
+        let polls = look.polls(readiness);
         let mut nothing = Found::Nothing;
         for _ in 0..Lane::COUNT {
             let lane = self.turn;
             self.turn = lane.after();
             let task = match lane {
-                Lane::Local => self.home.next_local(),
-                Lane::Io => self.home.next_io(),
-                Lane::Remote => match self.home.next_remote() {
+                Lane::Local => home.next_local(),
+                Lane::Io => {
+                    // What a poll found is served before the next poll, so the lane never holds
+                    // more than a batch, and its tasks keep the order of their events. At this
+                    // lane's turn, so that the others wait for no more polls than they have to.
+                    if polls && !home.has_io() {
+                        self.poll(driver, clock, readiness, look, tick)?;
+                    }
+                    home.next_io()
+                }
+                Lane::Remote => match home.next_remote() {
                     Delivery::Task(task) => Some(task),
                     Delivery::Cancel(token) => {
-                        self.driver.reactor.borrow_mut().cancel(token);
+                        driver.reactor.borrow_mut().cancel(token);
                         return Ok(Found::Settled);
                     }
                     Delivery::Settled => return Ok(Found::Settled),
@@ -352,64 +381,47 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
     }
 
     /// One look into the kernel that does not wait.
-    fn poll(&mut self, readiness: Readiness, tick: &mut Tick) -> Result<(), R::Error> {
-        let start = self.clock.now();
+    #[inline]
+    fn poll<R: Reactor, C: Clock>(
+        &mut self,
+        driver: &Driver<R>,
+        clock: &C,
+        readiness: Readiness,
+        look: &mut Look,
+        tick: &mut Tick,
+    ) -> Result<(), R::Error> {
+        let home = &*driver.home;
+        // A poll that is known to find something is not paid for by the budget.
+        let start = (readiness == Readiness::Unknown).then(|| clock.now());
         self.found.clear();
-        let polled = self.driver.reactor.borrow_mut().poll(Wait::Never, &mut self.found)?;
+        let polled = driver.reactor.borrow_mut().poll(Wait::Never, &mut self.found)?;
         let dry = self.found.as_slice().is_empty() && polled.armed == 0;
-        if readiness == Readiness::Unknown {
+        if let Some(start) = start {
             if dry {
-                self.poll_budget.learn(self.clock.now().nanos_since(start));
+                self.poll_budget.learn(clock.now().nanos_since(start));
             }
-            self.poll_budget.spend(start);
+            // A batch that is full says that more may wait: the next poll is due when it is served.
+            look.poll_due = self.found.room() == 0;
+            if !look.poll_due {
+                self.poll_budget.spend(start);
+            }
         }
         tick.polls += 1;
         tick.dry_polls += u32::from(dry);
-        self.home.counts.polls.add(1);
-        self.home.counts.dry_polls.add(usize::from(dry));
-        tick.completions += self.deliver(polled.armed);
+        home.counts.polls.add(1);
+        home.counts.dry_polls.add(usize::from(dry));
+        tick.completions += self.deliver(home, polled.armed);
         Ok(())
     }
 
     /// Gives what a poll found to the operations, and counts what it armed.
-    fn deliver(&mut self, armed: usize) -> u32 {
+    fn deliver(&mut self, home: &Home, armed: usize) -> u32 {
         let mut ended = 0;
         for &completion in self.found.as_slice() {
-            ended += u32::from(self.home.complete(completion));
+            ended += u32::from(home.complete(completion));
         }
-        self.home.count_armed(|before| (before + armed).saturating_sub(ended as usize));
+        home.count_armed(|before| (before + armed).saturating_sub(ended as usize));
         ended
-    }
-
-    /// Announces that the worker parks, looks once more, and blocks in the reactor as long as
-    /// `wait` says, or until something is handed over or an operation ends.
-    ///
-    /// To be called when a tick has said [`Rest::Idle`]; otherwise it finds something to do and
-    /// returns at once. One system call, by the reactor.
-    ///
-    /// # Errors
-    /// What the reactor could not mend.
-    pub fn park(&mut self, wait: Wait) -> Result<Parked, R::Error> {
-        self.home.announce_park();
-        if self.home.has_own()
-            || !self.home.is_drained()
-            || self.home.is_stopping()
-            || self.driver.reactor.borrow_mut().readiness() == Readiness::Ready
-        {
-            self.home.resume();
-            self.home.counts.retractions.add(1);
-            return Ok(Parked::Retracted);
-        }
-        self.found.clear();
-        self.home.counts.parks.add(1);
-        let polled = self.driver.reactor.borrow_mut().poll(wait, &mut self.found);
-        self.home.resume();
-        self.stride.pause();
-        // The wait was a look into the kernel as good as any.
-        self.poll_budget.spend(self.clock.now());
-        let _ticking = Ticking::enter(&self.home);
-        self.deliver(polled?.armed);
-        Ok(Parked::Waited)
     }
 }
 
@@ -419,16 +431,28 @@ struct Look {
     poll_due: bool,
 }
 
+impl Look {
+    /// Whether the reactor is to be polled, at its lane's turn.
+    #[inline]
+    fn polls(&self, readiness: Readiness) -> bool {
+        match readiness {
+            Readiness::Quiet => false,
+            Readiness::Ready => true,
+            Readiness::Unknown => self.poll_due,
+        }
+    }
+}
+
 impl<R: Reactor, C> Drop for Worker<R, C> {
     fn drop(&mut self) {
-        let _ticking = Ticking::enter(&self.home);
-        self.home.close();
-        self.home.set_driver(None);
+        let _ticking = Ticking::enter(&self.driver.home);
+        self.driver.home.close();
+        self.driver.home.set_driver(None);
     }
 }
 
 impl<R: Reactor, C> fmt::Debug for Worker<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("turn", &self.turn).finish_non_exhaustive()
+        f.debug_struct("Worker").field("turn", &self.service.turn).finish_non_exhaustive()
     }
 }

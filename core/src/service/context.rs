@@ -11,7 +11,7 @@ mod known {
     use core::cell::Cell;
     use core::ptr;
 
-    std::thread_local! {
+    crate::sync::thread_local! {
         static TICKING: Cell<*const Home> = const { Cell::new(ptr::null()) };
     }
 
@@ -29,13 +29,13 @@ mod known {
 
     impl Ticking {
         pub(crate) fn enter(home: &Home) -> Self {
-            Self { before: TICKING.replace(home) }
+            Self { before: TICKING.with(|ticking| ticking.replace(home)) }
         }
     }
 
     impl Drop for Ticking {
         fn drop(&mut self) {
-            TICKING.set(self.before);
+            TICKING.with(|ticking| ticking.set(self.before));
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The shared half of a worker: what tasks, wakers and other threads reach. It outlives them all.
 
 use alloc::sync::Arc;
-use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::task::{Context, Poll, Waker};
@@ -16,8 +15,9 @@ use crate::run_queue::RunQueue;
 use crate::service::context;
 use crate::service::stats::Counts;
 use crate::service::waker;
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicUsize, Cell, Ordering};
 use crate::task::TaskRef;
+use crate::task::cell;
 use crate::task::header::Header;
 use crate::task::node::{Kind, Node};
 use crate::task::state::{References, Taken};
@@ -34,7 +34,7 @@ pub(crate) struct Home {
     /// How many operations the kernel has.
     armed: AtomicUsize,
     stop: AtomicU32,
-    /// Who clears the inbox of a worker that is gone.
+    /// How many have come to clear the inbox of a worker that is gone, since it was last clear.
     clearing: AtomicU32,
 }
 
@@ -229,24 +229,27 @@ impl Home {
         &self.operations
     }
 
-    /// Clears away what was pushed after the worker's end. One at a time; who finds another at it
-    /// leaves, since that one looks again before it does.
+    /// Clears away what was pushed after the worker's end. One at a time: who comes while another is
+    /// at it adds to the count by which that one knows to look again. Nobody waits for a push that
+    /// is half done: its producer comes here too.
     fn clear(&self) {
-        // Ordering: Acquire, pairs with the Release below: one consumer after the other.
-        while self.clearing.swap(1, Ordering::Acquire) == 0 {
-            // SAFETY: the worker is gone, and the lock makes this the one consumer.
+        // Ordering: Acquire, pairs with the Release of the one who cleared before: one consumer
+        // after the other. Release, pairs with the Acquire of the one who is at it: it finds what
+        // this one pushed. A chain of read-modify-writes, so all who came before are seen too.
+        if self.clearing.fetch_add(1, Ordering::AcqRel) != 0 {
+            return;
+        }
+        let mut come = 1;
+        loop {
+            // SAFETY: the worker is gone, and the count makes this the one consumer.
             while let Take::Node(node) = unsafe { self.inbox.take() } {
                 self.discard(node);
             }
-            // Ordering: Release, pairs with the Acquire above.
-            self.clearing.store(0, Ordering::Release);
-            // Ordering: SeqCst, pairs with the fence of `handed_over`: a producer that found the
-            // lock taken had pushed before, and is seen here.
-            fence(Ordering::SeqCst);
-            if self.inbox.is_drained() {
-                return;
+            // Ordering: as above, the Release on success, the Acquire on failure.
+            match self.clearing.compare_exchange(come, 0, Ordering::Release, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => come = now,
             }
-            give_way();
         }
     }
 
@@ -277,7 +280,7 @@ impl Home {
     /// Spawns: transition 1.
     pub(crate) fn adopt_and_queue(&self, task: TaskRef) {
         self.adopt(task);
-        if self.mine.wake_to.get() == WakeTo::Nowhere {
+        if self.is_ending() {
             // SAFETY: just made, never polled.
             unsafe { self.cancel(task) };
         } else {
@@ -383,9 +386,7 @@ impl Home {
             Completed::Stale => false,
             Completed::Ended(waker) => {
                 let before = self.mine.wake_to.replace(WakeTo::Io);
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+                waker.into_iter().for_each(cell::wake);
                 self.mine.wake_to.set(before);
                 true
             }
@@ -405,6 +406,11 @@ impl Home {
 
     pub(crate) fn driver(&self) -> Option<NonNull<()>> {
         self.mine.driver.get().map(|hook| hook.driver)
+    }
+
+    /// Whether the worker's end has begun: it takes nothing more.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.mine.wake_to.get() == WakeTo::Nowhere
     }
 
     fn cancel_here(&self, token: Token) -> Cancel {
@@ -434,7 +440,7 @@ impl Home {
             unsafe { self.cancel(task) };
         }
         // SAFETY: by the owner.
-        unsafe { self.operations.orphan_all(Waker::wake) };
+        unsafe { self.operations.orphan_all(cell::wake) };
         let left = self.next_local().or_else(|| self.next_io());
         assert!(left.is_none(), "every task that the worker knew has ended");
         // From here on those who push clear away what they push.
@@ -443,20 +449,31 @@ impl Home {
     }
 
     /// Transition 7.
-    #[cold]
+    #[inline(never)]
     fn finish(&self, task: TaskRef) {
         let header = task.header();
         header.marks.end();
-        self.disown(task);
+        // Whoever clears a closed inbox comes here with tasks that were never in the list, and must
+        // not so much as look at it.
+        if header.marks.is_adopted() {
+            self.disown(task);
+        }
         let before = header.state.complete();
         header.marks.await_entry_of(before);
-        if !before.is_joined() {
+        let waker = if before.has_join_waker() {
+            // SAFETY: the task was made by `allocate`.
+            let place = unsafe { cell::join_waker(task) };
+            // SAFETY: lent, and complete: the cell is this thread's for good. The waker leaves it:
+            // tasks that await each other would keep each other for ever.
+            place.with_mut(|waker| unsafe { (*waker).take() })
+        } else {
+            None
+        };
+        if before.is_joined() {
+            waker.into_iter().for_each(cell::wake);
+        } else {
             // SAFETY: complete, and no handle is there to take the output.
             unsafe { task.drop_output() };
-        } else if before.has_join_waker() {
-            // SAFETY: lent, and complete: the cell is this thread's to read for good.
-            let waker = unsafe { &*crate::task::cell::join_waker(task).get() };
-            waker.iter().for_each(Waker::wake_by_ref);
         }
         release(task);
     }
@@ -482,14 +499,13 @@ impl Home {
         }
     }
 
-    /// Takes a task out of the list, if it ever came into it.
+    /// Takes a task out of the list.
     fn disown(&self, task: TaskRef) {
         let kin = &task.header().kin;
         let (previous, next) = (kin.previous.take(), kin.next.take());
         match previous {
             Some(previous) => previous.header().kin.next.set(next),
-            None if self.mine.tasks.get() == Some(task) => self.mine.tasks.set(next),
-            None => {}
+            None => self.mine.tasks.set(next),
         }
         if let Some(next) = next {
             next.header().kin.previous.set(previous);
@@ -510,7 +526,6 @@ fn next_of(lane: &RunQueue) -> Option<TaskRef> {
 }
 
 /// Gives up the scheduler's reference to a task that has ended, unless it still stands somewhere.
-#[cold]
 fn release(task: TaskRef) {
     if task.header().marks.stands_nowhere() {
         // SAFETY: the scheduler's reference, given up once: whoever ends the task, takes it from
@@ -533,12 +548,4 @@ pub(crate) unsafe fn drop_reference(task: TaskRef) {
             drop(Arc::from_raw(home.as_ptr()));
         }
     }
-}
-
-/// Lets somebody else run who holds this thread up.
-fn give_way() {
-    #[cfg(feature = "std")]
-    std::thread::yield_now();
-    #[cfg(not(feature = "std"))]
-    core::hint::spin_loop();
 }

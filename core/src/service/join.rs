@@ -76,10 +76,10 @@ impl<T> Future for JoinHandle<T> {
             // SAFETY: every task with a handle was made by `cell::allocate`.
             let place = unsafe { cell::join_waker(self.task) };
             // SAFETY: `JOIN_WAKER` is not set, so the cell is the handle's.
-            match unsafe { &mut *place.get() } {
+            place.with_mut(|waker| match unsafe { &mut *waker } {
                 Some(waker) => waker.clone_from(context.waker()),
                 empty => *empty = Some(context.waker().clone()),
-            }
+            });
             seen = state.lend_waker();
         }
         if !seen.is_complete() {
@@ -97,6 +97,9 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
+        if self.task.header().state.detach() {
+            return;
+        }
         // SAFETY: if the task was complete before the handle left, the output is the handle's to
         // drop; the reference is its own.
         unsafe {

@@ -84,7 +84,9 @@ mod tests {
 
     fn interval_after(samples: &[u64]) -> u64 {
         let mut budget = PollBudget::new(PollShare::default());
-        samples.iter().for_each(|&nanos| budget.learn(nanos));
+        for &nanos in samples {
+            budget.learn(nanos);
+        }
         budget.spend(Instant::ZERO);
         budget.due.as_nanos()
     }

@@ -1,13 +1,14 @@
 //! Header, future and output in one allocation.
 
 use alloc::boxed::Box;
-use core::cell::UnsafeCell;
 use core::future::Future;
+use core::hint::unreachable_unchecked;
 use core::mem;
 use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use core::task::{Context, Poll, Waker};
 
+use crate::sync::{self, SharedCell};
 use crate::task::header::{Header, TaskRef, VTable};
 use crate::task::state::State;
 
@@ -47,13 +48,13 @@ impl core::error::Error for JoinError {}
 struct Joinable {
     header: Header,
     /// The join handle's waker; whose it is says `JOIN_WAKER`.
-    waker: UnsafeCell<Option<Waker>>,
+    waker: SharedCell<Option<Waker>>,
 }
 
 #[repr(C)]
 struct TaskCell<F: Future> {
     joinable: Joinable,
-    stage: UnsafeCell<Stage<F>>,
+    stage: SharedCell<Stage<F>>,
 }
 
 enum Stage<F: Future> {
@@ -70,9 +71,9 @@ pub(crate) fn allocate<F: Future>(future: F, state: State, home: NonNull<()>) ->
     let cell = Box::new(TaskCell {
         joinable: Joinable {
             header: Header::new(Vtables::<F>::VTABLE, state, home),
-            waker: UnsafeCell::new(None),
+            waker: SharedCell::new(None),
         },
-        stage: UnsafeCell::new(Stage::Future(future)),
+        stage: SharedCell::new(Stage::Future(future)),
     });
     let cell = NonNull::from(Box::leak(cell));
     // SAFETY: the pointer reaches the whole allocation, whose first field is the header; it lives
@@ -84,7 +85,7 @@ pub(crate) fn allocate<F: Future>(future: F, state: State, home: NonNull<()>) ->
 ///
 /// # Safety
 /// The task was made by [`allocate`].
-pub(crate) unsafe fn join_waker<'a>(task: TaskRef) -> &'a UnsafeCell<Option<Waker>> {
+pub(crate) unsafe fn join_waker<'a>(task: TaskRef) -> &'a SharedCell<Option<Waker>> {
     // SAFETY: `Joinable` is the first field of what `allocate` makes, and both are `repr(C)`.
     unsafe { &task.as_ptr().cast::<Joinable>().as_ref().waker }
 }
@@ -103,34 +104,45 @@ impl<F: Future> Vtables<F> {
 
 /// # Safety
 /// `task` is a `TaskCell<F>` and the caller may touch its stage by the rules of the state.
-unsafe fn stage<'a, F: Future>(task: NonNull<Header>) -> &'a mut Stage<F> {
+#[inline]
+unsafe fn with_stage<F: Future, U>(
+    task: NonNull<Header>,
+    access: impl FnOnce(&mut Stage<F>) -> U,
+) -> U {
     // SAFETY: passed on to the caller.
-    unsafe { &mut *(*task.cast::<TaskCell<F>>().as_ptr()).stage.get() }
+    let place = unsafe { &(*task.cast::<TaskCell<F>>().as_ptr()).stage };
+    // SAFETY: passed on to the caller.
+    place.with_mut(|stage| access(unsafe { &mut *stage }))
 }
 
 #[inline]
 unsafe fn poll<F: Future>(task: NonNull<Header>, context: &mut Context<'_>) -> Poll<()> {
+    let poll_stage = |stage: &mut Stage<F>| {
+        let Stage::Future(future) = stage else {
+            // SAFETY: by the contract of `TaskRef::poll`, the future is there.
+            unsafe { unreachable_unchecked() }
+        };
+        // SAFETY: the cell is never moved, and the future is dropped in place, by `end` alone.
+        let future = unsafe { Pin::new_unchecked(future) };
+        match catch(|| future.poll(context)) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => {
+                end(stage, Ok(output));
+                Poll::Ready(())
+            }
+            Err(payload) => {
+                end(stage, Err(payload));
+                Poll::Ready(())
+            }
+        }
+    };
     // SAFETY: the owner polls, so the stage is its own.
-    let stage = unsafe { stage::<F>(task) };
-    let Stage::Future(future) = stage else { unreachable!("a task that has ended is not polled") };
-    // SAFETY: the cell is never moved, and the future is dropped in place, by `end` alone.
-    let future = unsafe { Pin::new_unchecked(future) };
-    match catch(|| future.poll(context)) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(output)) => {
-            end(stage, Ok(output));
-            Poll::Ready(())
-        }
-        Err(payload) => {
-            end(stage, Err(payload));
-            Poll::Ready(())
-        }
-    }
+    unsafe { with_stage(task, poll_stage) }
 }
 
 unsafe fn cancel<F: Future>(task: NonNull<Header>) {
     // SAFETY: the owner cancels, so the stage is its own.
-    end(unsafe { stage::<F>(task) }, Err(JoinError::Cancelled));
+    unsafe { with_stage::<F, _>(task, |stage| end(stage, Err(JoinError::Cancelled))) };
 }
 
 /// Drops the future where it is, then puts the output in its place.
@@ -141,15 +153,22 @@ fn end<F: Future>(stage: &mut Stage<F>, output: Result<F::Output, JoinError>) {
         Stage::Future(future) => catch(|| unsafe { ptr::drop_in_place(future) }),
         Stage::Output(_) | Stage::Empty => unreachable!("a task ends once"),
     };
-    let output = dropped.and(output);
+    let output = match dropped {
+        Ok(()) => output,
+        Err(panicked) => {
+            // What it was ready with, or panicked with: user's code, too.
+            discard(output);
+            Err(panicked)
+        }
+    };
     // SAFETY: the place is valid, and what it held has been dropped.
     unsafe { ptr::write(stage, Stage::Output(output)) };
 }
 
 unsafe fn take_output<F: Future>(task: NonNull<Header>, to: NonNull<()>) {
     // SAFETY: the output is the caller's.
-    let stage = unsafe { stage::<F>(task) };
-    let Stage::Output(output) = mem::replace(stage, Stage::Empty) else {
+    let stage = unsafe { with_stage::<F, _>(task, |stage| mem::replace(stage, Stage::Empty)) };
+    let Stage::Output(output) = stage else {
         panic!("a join handle was polled after it had given its output")
     };
     // SAFETY: `to` has room for this task's output, by the contract of the vtable.
@@ -158,24 +177,41 @@ unsafe fn take_output<F: Future>(task: NonNull<Header>, to: NonNull<()>) {
 
 unsafe fn drop_output<F: Future>(task: NonNull<Header>) {
     // SAFETY: the output is the caller's.
-    let output = mem::replace(unsafe { stage::<F>(task) }, Stage::Empty);
-    // A destructor that panics has nobody left to tell: its task's handle is gone.
-    drop(catch(|| drop(output)));
+    let output = unsafe { with_stage::<F, _>(task, |stage| mem::replace(stage, Stage::Empty)) };
+    discard(output);
+}
+
+/// Drops what a user wrote, where nobody is left to tell of a panic in it.
+fn discard<T>(value: T) {
+    let panicked = catch(|| drop(value));
+    // What it panicked with may panic in its turn, and so on; then it is not worth its memory.
+    if let Err(payload) = catch(|| drop(panicked)) {
+        let _forgotten = mem::ManuallyDrop::new(payload);
+    }
+}
+
+/// Wakes a waker that may be anybody's. A panic in it is that of who wrote it: it must not stop
+/// the worker, nor keep what else is to be woken from it.
+pub(crate) fn wake(waker: Waker) {
+    discard(catch(|| waker.wake()));
 }
 
 unsafe fn free<F: Future>(task: NonNull<Header>) {
     // SAFETY: no reference is left, and `allocate` made it with `Box`.
-    drop(unsafe { Box::from_raw(task.cast::<TaskCell<F>>().as_ptr()) });
+    let cell = unsafe { Box::from_raw(task.cast::<TaskCell<F>>().as_ptr()) };
+    cell.joinable.header.life().end();
+    sync::free(cell);
 }
 
 /// Runs what a user wrote. A panic becomes a value, for it must not unwind into the worker.
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(loom)))]
 fn catch<T>(run: impl FnOnce() -> T) -> Result<T, JoinError> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(JoinError::Panicked)
 }
 
-/// Runs what a user wrote. Without std a panic does not return.
-#[cfg(not(feature = "std"))]
+/// Runs what a user wrote. Without std a panic does not return; under loom it says that a model
+/// has failed, and must not be caught.
+#[cfg(any(not(feature = "std"), loom))]
 #[allow(clippy::unnecessary_wraps)] // one shape with and without std
 fn catch<T>(run: impl FnOnce() -> T) -> Result<T, JoinError> {
     Ok(run())

@@ -1,9 +1,10 @@
 //! What every task carries, whatever its future: eight words.
 
-use core::cell::Cell;
+use core::hint::unreachable_unchecked;
 use core::ptr::NonNull;
 use core::task::{Context, Poll};
 
+use crate::sync::{Cell, Life};
 use crate::task::node::{Kind, Node};
 use crate::task::state::{Marks, State};
 
@@ -57,11 +58,18 @@ impl Header {
         }
     }
 
+    /// Of the task's allocation.
+    #[inline]
+    pub(crate) fn life(&self) -> &Life {
+        self.node.life()
+    }
+
     #[inline]
     fn vtable(&self) -> &'static VTable {
         match self.node.kind() {
             Kind::Task(vtable) => vtable,
-            Kind::Operation => unreachable!("a header is made with a task's node"),
+            // SAFETY: `new` makes every header with a task's node, and the kind does not change.
+            Kind::Operation => unsafe { unreachable_unchecked() },
         }
     }
 }
@@ -95,7 +103,9 @@ impl TaskRef {
     pub(crate) fn header<'a>(self) -> &'a Header {
         // SAFETY: the task is alive by the contract of `new`, and a header is only ever reached by
         // shared references: all its fields are cells or atomics.
-        unsafe { self.0.as_ref() }
+        let header: &Header = unsafe { self.0.as_ref() };
+        header.life().check();
+        header
     }
 
     /// # Safety
@@ -142,6 +152,6 @@ mod tests {
 
     #[test]
     fn a_header_is_eight_words() {
-        assert_eq!(size_of::<Header>(), 8 * size_of::<usize>());
+        assert_eq!(size_of::<Header>(), size_of::<[usize; 8]>());
     }
 }

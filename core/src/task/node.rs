@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use crate::sync::AtomicPtr;
+use crate::sync::{AtomicPtr, Life};
 use crate::task::header::VTable;
 
 /// What an inbox hands over. It is the first field of everything that may stand in one, so that a
@@ -10,8 +10,9 @@ use crate::task::header::VTable;
 #[repr(C)]
 pub(crate) struct Node {
     /// The next younger node, or null: this is the youngest, or the push behind it is half done.
-    pub(crate) next: AtomicPtr<Node>,
+    next: AtomicPtr<Node>,
     kind: Kind,
+    life: Life,
 }
 
 /// What a node is the first field of. One word: the reference's niche holds the other case.
@@ -25,11 +26,24 @@ pub(crate) enum Kind {
 
 impl Node {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { next: AtomicPtr::new(ptr::null_mut()), kind }
+        Self { next: AtomicPtr::new(ptr::null_mut()), kind, life: Life::new() }
+    }
+
+    #[inline]
+    pub(crate) fn next(&self) -> &AtomicPtr<Node> {
+        self.life.check();
+        &self.next
     }
 
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
+        self.life.check();
         self.kind
+    }
+
+    /// Of the allocation that it is the first field of.
+    #[inline]
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
     }
 }

@@ -55,9 +55,7 @@
 //! AWAITED: then (5) or (6a) does it. The reference stands for every place in which a worker may
 //! hold the task (lanes, inbox, list), so queueing counts nothing.
 
-use core::cell::Cell;
-
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Cell, Ordering, const_but_under_loom};
 
 /// The shared marks and the reference count, in one word.
 pub(crate) struct State(AtomicUsize);
@@ -163,6 +161,25 @@ impl State {
         Snapshot(self.0.fetch_or(COMPLETE, Ordering::AcqRel))
     }
 
+    /// Transitions 9 and 11 in one, for a handle that leaves before the task is complete: whether it
+    /// was so. The scheduler's reference is there, so this one was not the last.
+    #[inline]
+    pub(crate) fn detach(&self) -> bool {
+        let seen = self.load();
+        // Ordering: Release on success, pairs with the Acquire of `complete` and of
+        // `drop_reference`: the handle is done with the task. Failure decides nothing.
+        !seen.is_complete()
+            && self
+                .0
+                .compare_exchange(
+                    seen.0,
+                    seen.0 - JOINED - REFERENCE,
+                    Ordering::Release,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+    }
+
     /// Transition 9.
     pub(crate) fn drop_handle(&self) -> Snapshot {
         // Ordering: Acquire, pairs with the Release of `complete`: the output may be dropped.
@@ -252,8 +269,10 @@ pub(crate) enum Taken {
 }
 
 impl Marks {
-    pub(crate) const fn new() -> Self {
-        Self(Cell::new(0))
+    const_but_under_loom! {
+        pub(crate) const fn new() -> Self {
+            Self(Cell::new(0))
+        }
     }
 
     /// Transition 1.
@@ -261,6 +280,11 @@ impl Marks {
         let marks = self.0.get();
         self.0.set(marks | ADOPTED);
         marks & ADOPTED == 0
+    }
+
+    /// Whether the worker has it in its list, or had until its end.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.0.get() & ADOPTED != 0
     }
 
     /// Transition 3: whether the caller is to put the task at the back of a lane.
