@@ -17,7 +17,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use crate::notifier::Notifier;
-use crate::ring::{Event, Request, Ring};
+use crate::ring::{Event, Posts, Request, Ring};
 use crate::setup::{Mode, Rung};
 
 /// The numbers of the reactor's own requests. No token has the highest bit.
@@ -128,7 +128,11 @@ struct Reaped {
 
 impl UringReactor {
     pub(crate) fn over(ring: IoUring, granted: &'static Rung) -> io::Result<Self> {
-        let ring = Ring::new(ring);
+        let posts = match granted.mode {
+            Mode::Deferred => Posts::WhileEntered,
+            Mode::Cooperative | Mode::Plain => Posts::AtAnyTime,
+        };
+        let ring = Ring::new(ring, posts);
         Ok(Self {
             rung: granted,
             notifier: Arc::new(Notifier::new()?),

@@ -31,6 +31,16 @@ pub(crate) struct Event {
     pub(crate) more: bool,
 }
 
+/// When the kernel posts completions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Posts {
+    /// Only while this thread is in `io_uring_enter`: task work is deferred to there
+    /// (`IORING_SETUP_DEFER_TASKRUN`). In between the queue need not be looked at.
+    WhileEntered,
+    /// At any time.
+    AtAnyTime,
+}
+
 /// A ring with both its queues borrowed once and for all, so that a look at them is a load each.
 ///
 /// The places in the submission queue and the completions in hand are counted in this value; the
@@ -41,6 +51,9 @@ pub(crate) struct Ring {
     submissions: SubmissionQueue<'static>,
     completions: CompletionQueue<'static>,
     status: CompletionStatus,
+    posts: Posts,
+    /// Whether the completion queue has to be looked at: it may hold something.
+    watches: bool,
     /// Where a queued [`Request::Timeout`] points; the kernel copies it when it takes the request.
     timeout: Box<Timespec>,
     owner: Owned,
@@ -51,7 +64,7 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    pub(crate) fn new(ring: IoUring) -> Self {
+    pub(crate) fn new(ring: IoUring, posts: Posts) -> Self {
         let owner = Owned::new(ring);
         // SAFETY: what `owner` points to stays where it is until `owner` is dropped, which is after
         // everything that is borrowed from it here: see the order of the fields. It is only ever
@@ -62,7 +75,15 @@ impl Ring {
             let status = completions.status();
             (borrowed.submission_shared(), completions, status)
         };
-        Self { submissions, completions, status, timeout: Box::default(), owner }
+        Self {
+            submissions,
+            completions,
+            status,
+            posts,
+            watches: posts == Posts::AtAnyTime,
+            timeout: Box::default(),
+            owner,
+        }
     }
 
     /// How many requests the submission queue takes.
@@ -88,7 +109,7 @@ impl Ring {
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         // Ordering: Acquire, made by the crate; pairs with the kernel's release of the queue's tail.
-        !self.status.is_empty()
+        self.watches && !self.status.is_empty()
     }
 
     /// Queues a request; `false` if there is no room.
@@ -128,6 +149,7 @@ impl Ring {
         // Ordering: made by the crate. Release of the tail: the kernel sees whole requests. Acquire
         // of the head: the kernel has read what is written over next.
         self.submissions.sync();
+        self.watches = true;
         let submitter = self.owner.submitter();
         // Both set GETEVENTS when they wait or when the kernel holds something back.
         let result = match timeout {
@@ -143,7 +165,8 @@ impl Ring {
 
     /// Has the kernel hand over what it holds back, and nothing else. One system call,
     /// `io_uring_enter`.
-    pub(crate) fn fetch(&self) -> io::Result<()> {
+    pub(crate) fn fetch(&mut self) -> io::Result<()> {
+        self.watches = true;
         let flags = EnterFlags::GETEVENTS.bits();
         // SAFETY: no requests are handed over, and there is no argument that would have to be
         // valid.
@@ -155,6 +178,7 @@ impl Ring {
         // Ordering: made by the crate. Release of the head: the events are read before the kernel
         // may write over them. Acquire of the tail: pairs with the kernel's release of it.
         self.completions.sync();
+        self.watches = self.posts == Posts::AtAnyTime || !self.completions.is_empty();
     }
 
     /// Takes the oldest event in hand.

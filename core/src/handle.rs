@@ -134,7 +134,8 @@ impl<R: Reactor + 'static> Handle<R> {
     }
 
     /// Submits an operation to the reactor. The kernel has it after the reactor's next poll at the
-    /// latest, which follows within a turn of each lane.
+    /// latest, which comes as soon as what the last one found has been served: within
+    /// 3 × [`POLL_BATCH`](crate::POLL_BATCH) dispatches, and three where it found nothing.
     ///
     /// Allocates nothing. At most one system call, by the reactor.
     ///
@@ -264,7 +265,8 @@ impl<R> Remote<R> {
     }
 
     /// Whether the worker has announced that it parks and nobody has woken it yet. What it had to
-    /// hand to the kernel has been handed over before that.
+    /// hand to the kernel has been handed over before that. Its last look may still take the
+    /// announcement back.
     #[must_use]
     pub fn is_parked(&self) -> bool {
         self.home.is_parked()
@@ -276,7 +278,8 @@ impl<R> Remote<R> {
         self.home.is_closed()
     }
 
-    /// How many operations are armed: the kernel has accepted them and they have not ended.
+    /// How many operations are armed: the kernel has accepted them and they have not ended. None
+    /// when the worker has.
     #[must_use]
     pub fn armed(&self) -> usize {
         self.home.armed()

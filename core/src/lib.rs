@@ -81,7 +81,7 @@ mod handle;
 mod inbox;
 #[cfg(feature = "io")]
 pub mod io;
-#[cfg(all(test, loom))]
+#[cfg(all(test, loom, feature = "alloc"))]
 mod models;
 #[cfg(feature = "alloc")]
 mod operation;

@@ -215,12 +215,12 @@ impl Table {
         let mut seen = slot.state.load(Ordering::Acquire);
         while seen & (DONE | LENT) == LENT {
             // Take the cell back, unless the owner has it for good.
-            // Ordering: Acquire on failure, pairs with the Release of `finish`. Acquire on
-            // success: the cell is touched after it is had back.
+            // Ordering: Acquire on failure, pairs with the Release of `finish`. Relaxed on
+            // success: the owner has not touched the cell, and will not before the next `LENT`.
             seen = match slot.state.compare_exchange_weak(
                 seen,
                 seen & !LENT,
-                Ordering::Acquire,
+                Ordering::Relaxed,
                 Ordering::Acquire,
             ) {
                 Ok(before) => before & !LENT,
@@ -272,9 +272,9 @@ impl Table {
     /// By the one who has the token's future; the future does not come back.
     pub(crate) unsafe fn leave(&self, token: Token) -> NonNull<Node> {
         let slot = &self.slots[token.index()];
-        // Ordering: Release, pairs with the Acquire of `take_routed` and `finish`: the future is
-        // done with the slot.
-        slot.state.fetch_or(GONE | ROUTED, Ordering::AcqRel);
+        // Ordering: Relaxed: who reads `ROUTED` waits for the node, and it is the inbox by which
+        // the owner knows that the future is done with the slot.
+        slot.state.fetch_or(GONE | ROUTED, Ordering::Relaxed);
         NonNull::from(slot).cast()
     }
 
@@ -285,9 +285,9 @@ impl Table {
     pub(crate) unsafe fn take_routed(&self, node: NonNull<Node>) -> Left {
         // SAFETY: the node is the first field of a slot, and the pointer was made from the slot.
         let slot = unsafe { node.cast::<Slot>().as_ref() };
-        // Ordering: Acquire, pairs with the Release of `leave`. Release: the node is out of the
-        // queue before the slot's next tenant may push it.
-        let before = slot.state.fetch_and(!ROUTED, Ordering::AcqRel);
+        // Ordering: Relaxed: the inbox has carried over what the future did, and the next tenant,
+        // who may push the node again, has its token from the owner.
+        let before = slot.state.fetch_and(!ROUTED, Ordering::Relaxed);
         if before & DONE == 0 {
             return Left::Cancel(Token::new(slot.index, slot.generation.get()));
         }

@@ -220,7 +220,8 @@ pub trait Reactor {
     /// An interrupted wait goes on with the time that is left, or ends early with nothing found.
     ///
     /// # Errors
-    /// What can't be mended by trying again; the worker stops and passes it on.
+    /// What can't be mended by trying again; the worker passes it on to who runs it. What was put
+    /// into `found` before counts all the same.
     fn poll(&mut self, wait: Wait, found: &mut Completions) -> Result<Polled, Self::Error>;
 
     /// The thread-safe half: waking it ends a poll that waits, now or the next one. From any

@@ -67,12 +67,14 @@ mod real {
     #[cfg(not(feature = "std"))]
     extern crate std; // loom's own
 
-    use alloc::alloc::{Layout, dealloc};
+    use alloc::alloc::Layout;
     use alloc::boxed::Box;
     use alloc::vec::Vec;
     use core::cell::RefCell;
 
-    pub(crate) use loom::cell::{Cell, UnsafeCell as SharedCell};
+    pub(crate) use loom::cell::Cell;
+    #[allow(clippy::unsafe_removed_from_name)] // its stand-in is one, and has this name
+    pub(crate) use loom::cell::UnsafeCell as SharedCell;
     pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
     /// Each of a model's threads has its own, which are one thread to std.
@@ -142,7 +144,7 @@ mod real {
         for (place, layout) in FREED.take() {
             // SAFETY: it came out of a box of that layout, its content is dropped, and the
             // execution that could have touched it is over.
-            unsafe { dealloc(place, layout) };
+            unsafe { alloc::alloc::dealloc(place, layout) };
         }
     }
 }

@@ -73,6 +73,8 @@ pub enum SimError {
     Hang,
     /// The operation was refused, as [`Sim::refuse_next`] asked.
     Refused,
+    /// The poll failed, as [`Sim::fail_next_poll`] asked.
+    Failed,
 }
 
 impl fmt::Display for SimError {
@@ -80,6 +82,7 @@ impl fmt::Display for SimError {
         f.write_str(match self {
             Self::Hang => "the worker would wait for ever: nothing is due and nobody wakes it",
             Self::Refused => "the simulated reactor was told to refuse the operation",
+            Self::Failed => "the simulated reactor was told to fail",
         })
     }
 }
@@ -125,6 +128,7 @@ struct State {
     ended: VecDeque<Completion>,
     sequence: u64,
     refusals: usize,
+    fails: bool,
     polls: Vec<Instant>,
 }
 
@@ -225,6 +229,7 @@ impl SimReactor {
             ended: VecDeque::new(),
             sequence: 0,
             refusals: 0,
+            fails: false,
             polls: Vec::new(),
         };
         Self {
@@ -297,6 +302,11 @@ impl Sim {
     /// Refuses the next so many operations.
     pub fn refuse_next(&self, operations: usize) {
         self.state.borrow_mut().refusals = operations;
+    }
+
+    /// Makes the next poll fail, after it has put what it found into the batch.
+    pub fn fail_next_poll(&self) {
+        self.state.borrow_mut().fails = true;
     }
 
     /// How many operations the reactor holds, queued or armed.
@@ -430,7 +440,7 @@ impl Reactor for SimReactor {
         {
             found.push(completion);
         }
-        Ok(Polled { armed })
+        if core::mem::take(&mut state.fails) { Err(SimError::Failed) } else { Ok(Polled { armed }) }
     }
 
     fn notifier(&self) -> Waker {

@@ -7,7 +7,7 @@ use core::fmt;
 use core::num::NonZeroU32;
 
 use crate::handle::{Driver, Handle, Remote};
-use crate::reactor::{Completions, Reactor, Readiness, Wait};
+use crate::reactor::{Completions, Polled, Reactor, Readiness, Wait};
 use crate::service::context::Ticking;
 use crate::service::home::{Delivery, Home};
 use crate::service::poll_budget::{PollBudget, PollShare};
@@ -139,7 +139,8 @@ enum Found {
 ///
 /// The lanes take turns while several of them hold work. The *m*-th task of a lane is dispatched
 /// after at most 3 *m* dispatches and ⌈*m* / [`POLL_BATCH`](crate::POLL_BATCH)⌉ polls of the
-/// reactor, counted from when it becomes visible, however long the other lanes are.
+/// reactor, counted from when it becomes visible, however long the other lanes are. In the remote
+/// lane an entry of the inbox that is settled without a dispatch, as a cancel is, counts like one.
 ///
 /// ```
 /// # fn main() -> Result<(), evenkeel::testing::SimError> {
@@ -244,6 +245,7 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
             return Ok(tick);
         }
         let Self { driver, clock, stride, service, since_look } = self;
+        let driver = &**driver;
         let home = &*driver.home;
         let _ticking = Ticking::enter(home);
         let now = clock.now();
@@ -317,8 +319,8 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
             service.poll_budget.spend(clock.now());
         }
         let _ticking = Ticking::enter(home);
-        service.deliver(home, polled?.armed);
-        Ok(Parked::Waited)
+        let (_, outcome) = service.deliver(home, polled);
+        outcome.map(|()| Parked::Waited)
     }
 }
 
@@ -394,8 +396,9 @@ impl Service {
         // A poll that is known to find something is not paid for by the budget.
         let start = (readiness == Readiness::Unknown).then(|| clock.now());
         self.found.clear();
-        let polled = driver.reactor.borrow_mut().poll(Wait::Never, &mut self.found)?;
-        let dry = self.found.as_slice().is_empty() && polled.armed == 0;
+        let polled = driver.reactor.borrow_mut().poll(Wait::Never, &mut self.found);
+        let armed = polled.as_ref().map_or(0, |polled| polled.armed);
+        let dry = self.found.as_slice().is_empty() && armed == 0;
         if let Some(start) = start {
             if dry {
                 self.poll_budget.learn(clock.now().nanos_since(start));
@@ -410,18 +413,21 @@ impl Service {
         tick.dry_polls += u32::from(dry);
         home.counts.polls.add(1);
         home.counts.dry_polls.add(usize::from(dry));
-        tick.completions += self.deliver(home, polled.armed);
-        Ok(())
+        let (ended, outcome) = self.deliver(home, polled);
+        tick.completions += ended;
+        outcome
     }
 
-    /// Gives what a poll found to the operations, and counts what it armed.
-    fn deliver(&mut self, home: &Home, armed: usize) -> u32 {
+    /// Gives what a poll found to the operations, also one that failed after that, and counts what
+    /// it armed. How many operations ended.
+    fn deliver<E>(&mut self, home: &Home, polled: Result<Polled, E>) -> (u32, Result<(), E>) {
         let mut ended = 0;
         for &completion in self.found.as_slice() {
             ended += u32::from(home.complete(completion));
         }
+        let armed = polled.as_ref().map_or(0, |polled| polled.armed);
         home.count_armed(|before| (before + armed).saturating_sub(ended as usize));
-        ended
+        (ended, polled.map(drop))
     }
 }
 

@@ -594,3 +594,32 @@ fn two_operations_are_awaited_at_once() {
     assert_eq!(rig.settle(), 1);
     assert!(task.is_finished());
 }
+
+#[test]
+fn what_a_failing_poll_found_is_delivered() {
+    let mut rig = Rig::knowing();
+    let (first, second) = (awaited(&rig, event(&rig, 1)), awaited(&rig, event(&rig, 2)));
+    rig.settle();
+    assert!(rig.sim.fire(1, 10));
+    rig.sim.fail_next_poll();
+    let failed = (0..4).find_map(|_| rig.worker.tick().err());
+    assert_eq!(failed, Some(SimError::Failed));
+    rig.settle();
+    assert_eq!((*first.borrow(), *second.borrow()), (Some(Ok(10)), None));
+    assert_eq!(rig.remote.armed(), 1);
+    assert!(rig.sim.fire(2, 20));
+    rig.settle();
+    assert_eq!((*second.borrow(), rig.remote.armed()), (Some(Ok(20)), 0));
+}
+
+#[test]
+fn nothing_is_armed_when_the_worker_has_ended() {
+    let mut rig = Rig::knowing();
+    let waiting = event(&rig, 1);
+    rig.settle();
+    assert_eq!(rig.remote.armed(), 1);
+    let Rig { worker, remote, .. } = rig;
+    drop(worker);
+    assert_eq!(remote.armed(), 0);
+    assert_eq!(ready(waiting), Err(Orphaned));
+}

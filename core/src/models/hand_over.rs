@@ -7,7 +7,7 @@ use core::task::Waker;
 
 use loom::thread;
 
-use super::{Bell, Bench, Dropped, Sealed, Tally, explore, spawn_into, wait_for};
+use super::{Bell, Bench, Dropped, Sealed, Tally, explore, join_all, spawn_into, wait_for};
 use crate::reactor::{
     Completions, Polled, Reactor, Readiness, Refused, Submitted, Token, Wait as WaitFor,
 };
@@ -31,7 +31,7 @@ fn submitted(from: usize, preemptions: usize) {
         };
         let threads: Vec<_> = (0..from).map(spawn).collect();
         bench.run_until(|| ran.get() == from);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        join_all(threads);
         bench.end();
         assert_eq!(ran.get(), from);
     });
@@ -64,7 +64,7 @@ fn submitted_at_the_end(from: usize, preemptions: usize) {
         };
         let threads: Vec<_> = (0..from).map(spawn).collect();
         bench.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        join_all(threads);
         assert!(bench.home.is_drained());
         assert_eq!(dropped.get(), from);
         bench.end();
@@ -189,10 +189,10 @@ fn a_worker_is_stopped() {
 
 #[test]
 fn a_worker_runs_what_is_submitted_and_is_stopped() {
-    a_worker_runs_and_stops(2);
+    a_worker_runs_and_stops(3);
 }
 
 #[test]
 fn deep_a_worker_runs_what_is_submitted_and_is_stopped() {
-    a_worker_runs_and_stops(3);
+    a_worker_runs_and_stops(4);
 }

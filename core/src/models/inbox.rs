@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 
 use loom::thread;
 
-use super::explore;
+use super::{explore, join_all};
 use crate::inbox::{Inbox, Take};
 use crate::sync::{self, SharedCell};
 use crate::task::node::{Kind, Node};
@@ -102,7 +102,7 @@ fn all_arrive(pushes: &'static [usize], preemptions: usize) {
             let of_producer = taken.iter().filter(|&&payload| payload / 10 == producer);
             assert!(of_producer.copied().eq((0..turns).map(|turn| 10 * producer + turn)));
         }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        join_all(threads);
     });
 }
 
@@ -200,7 +200,9 @@ fn pushed_again(threads: usize, mark: fn(&State) -> Snapshot, preemptions: usize
         while taken + others < 1 + threads {
             look(&mut taken, &mut others);
         }
-        handles.into_iter().for_each(|thread| pushed += thread.join().unwrap());
+        for handle in handles {
+            pushed += handle.join().unwrap();
+        }
         while taken < pushed || others < threads {
             look(&mut taken, &mut others);
         }
@@ -221,10 +223,10 @@ fn a_node_is_pushed_again_by_an_abort() {
 
 #[test]
 fn two_push_a_node_again() {
-    pushed_again(2, State::schedule, 2);
+    pushed_again(2, State::schedule, 3);
 }
 
 #[test]
 fn deep_two_push_a_node_again() {
-    pushed_again(2, State::schedule, 3);
+    pushed_again(2, State::schedule, 4);
 }

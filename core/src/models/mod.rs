@@ -1,4 +1,97 @@
-//! Models of everything that is concurrent in this crate.
+//! Models of what is concurrent in this crate, explored by loom: `RUSTFLAGS="--cfg loom" cargo test
+//! --release --lib --features std,testing models`. Those named `deep_` take longer and find no fault
+//! that the others don't; `--skip deep_` leaves them out.
+//!
+//! They drive the code itself, not a copy of its protocols: the inbox, the park state, the table of
+//! operations, tasks in a worker's shared half, and the worker's own `run`. Each states how many
+//! preemptions an execution may have, so that it is the same however it is called.
+//!
+//! | file | what races |
+//! |---|---|
+//! | `inbox` | pushes with takes, and with the push of the same node right after its take |
+//! | `park` | announcement, last look and end with push and claim |
+//! | `task_state` | wakes, aborts, handles and references with take, poll, end and close |
+//! | `operation` | a future that looks, changes its waker and leaves, with the end of its operation |
+//! | `hand_over` | submissions with a worker that parks, that is asked to stop, that ends |
+//!
+//! # How a fault shows
+//! - What is lost is waited for: a deadlock, which loom reports, or a spin that does not end.
+//! - Every cell is loom's: two accesses that nothing orders are a data race.
+//! - What is freed keeps its memory until the execution is over, and knows that it is gone:
+//!   [`Life`](crate::sync::Life).
+//! - At its end each model counts what is left: tasks, wakers, outputs, slots, notifications.
+//!
+//! # What they were seen to find
+//! Each of these changes was made, by itself, and failed the model named beside it, mostly among
+//! others.
+//!
+//! | mutation | model that fails |
+//! |---|---|
+//! | inbox, push: store `Release` → `Relaxed` | `inbox::two_producers` |
+//! | inbox, push: swap `AcqRel` → `Release`, `Relaxed` | `inbox::one_producer_empties_and_refills` |
+//! | inbox, push: swap `AcqRel` → `Acquire` | `inbox::two_producers` |
+//! | inbox, push: the link is not nulled | `inbox::a_node_is_pushed_again_right_after_its_take` |
+//! | inbox, take: the compare-and-swap → a look and a store | `inbox::two_producers` |
+//! | inbox, take: the compare-and-swap `Release` → `Relaxed` | `inbox::one_producer_empties_and_refills` |
+//! | inbox, take: first or second look at the link, or at `first`, `Acquire` → `Relaxed` | `inbox::two_producers` |
+//! | inbox, take: `first` is not cleared | `inbox::one_producer_empties_and_refills` |
+//! | inbox, take: says `Empty` for `Busy`, at the cut or where nothing is in reach | `inbox::busy_is_not_empty` |
+//! | inbox, take: forgets its place at the cut | `inbox::two_producers` |
+//! | inbox: is drained when nothing is visible | `inbox::busy_is_not_empty` |
+//! | park: no fence in `announce` or in `handed_over`, or a `SeqCst` load for it | `park::one_producer_and_a_worker_that_parks` |
+//! | park: no fence in `close` | `park::closed_or_found` |
+//! | park, `close`: `Release` → `Relaxed`; the failed claim: `Acquire` → `Relaxed` | `park::closed_or_found` |
+//! | park: a claim by load and store | `park::an_announcement_is_claimed_once` |
+//! | park: what is claimed is claimed again | `park::an_announcement_is_claimed_once` |
+//! | worker: no last look at the inbox | `hand_over::a_worker_runs_what_is_submitted_and_is_stopped` |
+//! | worker: no last look at the stop mark | `hand_over::a_worker_is_stopped` |
+//! | task, `take`: load and store | `task_state::one_wakes_twice` |
+//! | task, `take`: `AcqRel` → `Release`, `Relaxed` | `task_state::one_wakes_twice` |
+//! | task, `take`: `AcqRel` → `Acquire` | `inbox::a_node_is_pushed_again_right_after_its_take` |
+//! | task: `take` after the poll | `task_state::one_wakes_twice` |
+//! | task, `schedule`: what is owed, by an earlier load | `task_state::a_wake_meets_the_end` |
+//! | task, `schedule`: `AcqRel` → `Acquire`, `Relaxed` | `task_state::one_wakes_twice` |
+//! | task, `schedule`: `AcqRel` → `Release` | `inbox::a_node_is_pushed_again_right_after_its_take` |
+//! | task, `abort`: `AcqRel` → `Acquire`, `Relaxed` | `task_state::an_abort_and_a_wake_end_what_waits` |
+//! | task, `abort`: `AcqRel` → `Release` | `inbox::a_node_is_pushed_again_by_an_abort` |
+//! | task, `abort`: without `SCHEDULED`, or always pushed | `task_state::an_abort_meets_the_end` |
+//! | task, `complete`: `AcqRel` → `Acquire`, `Release`, `Relaxed` | `task_state::an_output_is_awaited_elsewhere` |
+//! | task: an ended one is pushed | `task_state::a_wake_meets_the_end` |
+//! | task: an ended one is released while its entry is to come | `task_state::a_wake_meets_the_end` |
+//! | task: `AWAITED` stays when the entry is taken | `task_state::a_wake_meets_the_end` |
+//! | task, `drop_reference`: `AcqRel` → `Acquire`, `Release`, `Relaxed` | `task_state::the_last_reference_frees` |
+//! | join, `load`: `Acquire` → `Relaxed` | `task_state::an_output_is_awaited_elsewhere` |
+//! | join, `lend_waker`: `AcqRel` → `Acquire`, `Release`, `Relaxed` | `task_state::an_output_is_awaited_elsewhere` |
+//! | join: the waker is not reclaimed, or by load and store, or its failure `Relaxed` | `task_state::an_output_is_awaited_elsewhere` |
+//! | join, `detach`: `Release` → `Relaxed` | `task_state::the_last_reference_frees` |
+//! | join, `detach`: does not look at `COMPLETE`, or load and store | `task_state::a_handle_leaves` |
+//! | join, `drop_handle`: `Acquire` → `Relaxed` | `task_state::a_handle_leaves` |
+//! | join: the output is dropped by the worker always, or by the handle never | `task_state::a_handle_leaves` |
+//! | operation, `finish`: `AcqRel` → `Acquire`, `Release`, `Relaxed` | `operation::a_result_is_awaited_elsewhere` |
+//! | operation, `finish`: takes a waker that is not `LENT` | `operation::a_result_is_awaited_elsewhere` |
+//! | operation, `finish`: vacates what is `ROUTED` | `operation::a_future_leaves` |
+//! | operation, `finish`: never vacates | `operation::a_cancel_is_routed` |
+//! | operation, `poll`: the look, or a failed taking back, `Acquire` → `Relaxed` | `operation::a_result_is_awaited_elsewhere` |
+//! | operation, `poll`: the waker is changed without being taken back | `operation::a_result_is_awaited_elsewhere` |
+//! | operation, `poll`: lends by load and store; `AcqRel` → `Acquire`, `Release`, `Relaxed` | `operation::a_result_is_awaited_elsewhere` |
+//! | operation, `leave`: without `ROUTED` | `operation::a_future_leaves` |
+//! | operation, `take_routed`: `ROUTED` stays | `operation::a_cancel_is_routed` |
+//! | operation, `vacate`: the generation stays | `operation::a_slot_is_used_again` |
+//! | operation, `complete`: does not look at `DONE` | `operation::a_result_is_awaited_elsewhere` |
+//! | operation, `orphan_all`: does not wake | `operation::an_orphan_is_told_elsewhere` |
+//! | end: a producer that finds the worker gone, or the worker itself, does not clear | `hand_over::one_submits_at_the_end` |
+//! | end, `clear`: two at a time, or no second look | `hand_over::one_submits_at_the_end` |
+//! | end, `clear`: coming `AcqRel` → `Release`, `Relaxed`; leaving `Release` → `Relaxed`; staying `Acquire` → `Relaxed` | `hand_over::one_submits_at_the_end` |
+//! | end: the list of tasks is looked at for one that was never in it | `hand_over::both_sides_submit_after_the_end` |
+//!
+//! # What they can't find
+//! - Loom orders what stands before one `SeqCst` fence before what stands after the next, for plain
+//!   memory too. The language does so only where an atomic is read.
+//! - A load sees no store that is yet to be made, as it may on some machines.
+//! - Loom lets a plain store come between the halves of another thread's read-modify-write, which
+//!   no machine does: `Park::set` is a swap under loom, for this.
+//! - Executions with more preemptions than the model's bound.
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -29,6 +122,12 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
         sync::bury();
         model();
     });
+}
+
+fn join_all(threads: impl IntoIterator<Item = loom::thread::JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 /// Counts what happened. Not loom's: it is the test's own, and orders nothing.

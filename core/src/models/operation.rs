@@ -146,12 +146,12 @@ fn reused(preemptions: usize) {
 
 #[test]
 fn a_slot_is_used_again() {
-    reused(2);
+    reused(3);
 }
 
 #[test]
 fn deep_a_slot_is_used_again() {
-    reused(3);
+    reused(4);
 }
 
 /// The future looks elsewhere, comes back, and leaves on its owner's own thread.

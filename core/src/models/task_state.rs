@@ -8,7 +8,7 @@ use core::task::{Poll, Waker};
 
 use loom::thread;
 
-use super::{Bell, Bench, Dropped, Sealed, Tally, explore, poll, wait_for, waker_of};
+use super::{Bell, Bench, Dropped, Sealed, Tally, explore, join_all, poll, wait_for, waker_of};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::task::cell::JoinError;
 
@@ -65,7 +65,7 @@ fn no_wake_is_lost(events_of: &'static [usize], yields: usize, preemptions: usiz
         };
         let threads: Vec<_> = events_of.iter().map(spawn).collect();
         bench.run_until(|| ended.get() == 1);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        join_all(threads);
         bench.end();
         assert_eq!(ended.get(), 1);
     });
@@ -83,16 +83,16 @@ fn one_wakes_what_yields() {
 
 #[test]
 fn two_wake() {
-    no_wake_is_lost(&[1, 1], 0, 2);
-}
-
-#[test]
-fn deep_two_wake() {
     no_wake_is_lost(&[1, 1], 0, 3);
 }
 
 #[test]
-fn deep_one_wakes_three_times() {
+fn deep_two_wake_what_yields() {
+    no_wake_is_lost(&[1, 1], 1, 3);
+}
+
+#[test]
+fn one_wakes_three_times() {
     no_wake_is_lost(&[3], 0, 3);
 }
 
@@ -157,7 +157,7 @@ impl Drop for Aborted {
 }
 
 /// An abort races with the poll that would end the task by itself, and with a wake.
-fn aborted(ends_by_itself: bool, wakes: bool, preemptions: usize) {
+fn aborted(ends_by_itself: bool, woken: bool, preemptions: usize) {
     explore(preemptions, move || {
         let bench = Bench::new(0);
         let ended = Tally::default();
@@ -169,7 +169,7 @@ fn aborted(ends_by_itself: bool, wakes: bool, preemptions: usize) {
             let _aborted = aborted;
             future.await;
         });
-        let waking = wakes.then(|| {
+        let waking = woken.then(|| {
             let waker = waker_of(task);
             thread::spawn(move || waker.wake())
         });
@@ -179,7 +179,7 @@ fn aborted(ends_by_itself: bool, wakes: bool, preemptions: usize) {
             handle
         });
         bench.run_until(|| ended.get() == 1);
-        waking.into_iter().for_each(|thread| thread.join().unwrap());
+        join_all(waking);
         let mut handle = aborting.join().unwrap();
         match poll(&mut handle, Waker::noop()) {
             Poll::Ready(Ok(())) => assert!(ends_by_itself),
@@ -208,7 +208,7 @@ fn an_abort_meets_the_end() {
 }
 
 #[test]
-fn deep_an_abort_and_a_wake_meet_the_end() {
+fn an_abort_and_a_wake_meet_the_end() {
     aborted(true, true, 3);
 }
 

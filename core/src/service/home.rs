@@ -235,7 +235,8 @@ impl Home {
     fn clear(&self) {
         // Ordering: Acquire, pairs with the Release of the one who cleared before: one consumer
         // after the other. Release, pairs with the Acquire of the one who is at it: it finds what
-        // this one pushed. A chain of read-modify-writes, so all who came before are seen too.
+        // this one pushed. (The fence that each has passed on its way here would do for that.) A
+        // chain of read-modify-writes, so all who came before are seen too.
         if self.clearing.fetch_add(1, Ordering::AcqRel) != 0 {
             return;
         }
@@ -441,6 +442,7 @@ impl Home {
         }
         // SAFETY: by the owner.
         unsafe { self.operations.orphan_all(cell::wake) };
+        self.count_armed(|_| 0);
         let left = self.next_local().or_else(|| self.next_io());
         assert!(left.is_none(), "every task that the worker knew has ended");
         // From here on those who push clear away what they push.

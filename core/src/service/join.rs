@@ -49,9 +49,9 @@ pub(crate) fn task_of<F: Future>(
 }
 
 impl<T> JoinHandle<T> {
-    /// Asks for the task's end: its worker drops the future, without polling it again, at a turn of
-    /// the remote lane. Nothing happens if the task has ended. Any thread; allocates nothing; a
-    /// system call only if the worker is parked.
+    /// Asks for the task's end: its worker drops the future at a turn of the remote lane, and does
+    /// not poll it after that. Until then the task goes on. Nothing happens if it has ended. Any
+    /// thread; allocates nothing; a system call only if the worker is parked.
     pub fn abort(&self) {
         Home::of(self.task).abort(self.task);
     }

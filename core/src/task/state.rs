@@ -55,6 +55,8 @@
 //! AWAITED: then (5) or (6a) does it. The reference stands for every place in which a worker may
 //! hold the task (lanes, inbox, list), so queueing counts nothing.
 
+use core::hint::cold_path;
+
 use crate::sync::{AtomicUsize, Cell, Ordering, const_but_under_loom};
 
 /// The shared marks and the reference count, in one word.
@@ -182,9 +184,10 @@ impl State {
 
     /// Transition 9.
     pub(crate) fn drop_handle(&self) -> Snapshot {
-        // Ordering: Acquire, pairs with the Release of `complete`: the output may be dropped.
-        // Release, pairs with the Acquire of `complete`: the handle is done with the output.
-        Snapshot(self.0.fetch_and(!JOINED, Ordering::AcqRel))
+        // Ordering: Acquire, pairs with the Release of `complete`: the output may be dropped. No
+        // Release: of what the worker may touch now the handle has touched nothing that it has
+        // not lent.
+        Snapshot(self.0.fetch_and(!JOINED, Ordering::Acquire))
     }
 
     /// Transition 10: the handle has written its waker and gives the cell to the worker.
@@ -199,12 +202,12 @@ impl State {
     pub(crate) fn reclaim_waker(&self) -> Snapshot {
         let mut seen = self.load();
         while !seen.is_complete() {
-            // Ordering: Acquire on both, pairs with the Release of `complete`; success needs no
-            // Release: nothing was written yet that the worker may read.
+            // Ordering: Acquire on failure, pairs with the Release of `complete`. Relaxed on
+            // success: the worker has not touched the cell, and will not before it is lent again.
             match self.0.compare_exchange_weak(
                 seen.0,
                 seen.0 & !JOIN_WAKER,
-                Ordering::Acquire,
+                Ordering::Relaxed,
                 Ordering::Acquire,
             ) {
                 Ok(before) => return Snapshot(before),
@@ -294,8 +297,11 @@ impl Marks {
         if marks & (QUEUED | ENDED) != 0 {
             return false;
         }
-        let overtaken = if shared.is_scheduled() { OVERTAKEN } else { 0 };
-        self.0.set(marks | QUEUED | overtaken);
+        self.0.set(marks | QUEUED);
+        if shared.is_scheduled() {
+            cold_path();
+            self.0.set(marks | QUEUED | OVERTAKEN);
+        }
         true
     }
 
