@@ -19,9 +19,7 @@ fn measure(options: &Options) -> Result<Report, Error> {
     let uring = || Uring.open().map(drop);
     match options.backend {
         args::Backend::Uring => {
-            uring().map_err(|reason| {
-                Error::Unavailable(format!("{reason}: choose it by --backend epoll"))
-            })?;
+            uring().map_err(|reason| Error::Unavailable(format!("{reason} (--backend epoll)")))?;
             measure_over(Uring, options, None)
         }
         args::Backend::Epoll => measure_over(Epoll, options, None),

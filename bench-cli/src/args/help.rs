@@ -31,7 +31,7 @@ How it is reported:
 Each trial makes a fresh scheduler with one worker, and a task that waits for an
 event. When the worker has been busy for half of --backlog-ms, the measuring
 thread triggers the event and submits another task. The same trial without a
-scheduler follows each time: the floor, which is this machine at its best.
+scheduler follows each time: the floor, which decides nothing.
 
 Exit status: 0 success; 1 a failed trial or an unavailable backend; 2 bad usage.
 ";

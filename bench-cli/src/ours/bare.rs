@@ -22,8 +22,9 @@ use crate::{
     SubjectError, Subjects, affinity, clock,
 };
 
-/// How many steps are timed together, so that the clock's own cost does not show.
-const BATCH: u32 = 64;
+/// How many steps are timed together, so that the clock's own cost, about 24 ns, and its resolution
+/// are below a tenth of a nanosecond for each.
+const BATCH: u32 = 512;
 
 /// Makes floors of one kind of reactor.
 #[derive(Clone, Copy, Debug)]

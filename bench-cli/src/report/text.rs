@@ -16,6 +16,9 @@ const MARK: &str = "*";
 /// What `out` answered.
 pub fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "evenkeel {}: service latency of a busy worker", report.environment.version)?;
+    if cfg!(debug_assertions) && !cfg!(test) {
+        writeln!(out, "(a debug build: its figures say nothing of a release build)")?;
+    }
     writeln!(out)?;
     definitions(&facts(report), out)?;
     writeln!(out)?;

@@ -1,6 +1,6 @@
 //! Models of what is concurrent in this crate, explored by loom: `RUSTFLAGS="--cfg loom" cargo test
-//! --release --lib --features std,testing models`. Those named `deep_` take longer and find no fault
-//! that the others don't; `--skip deep_` leaves them out.
+//! --release --lib --features std,testing models`. Those named `deep_` take longer, and none of the
+//! faults below needs them; `--skip deep_` leaves them out.
 //!
 //! They drive the code itself, not a copy of its protocols: the inbox, the park state, the table of
 //! operations, tasks in a worker's shared half, and the worker's own `run`. Each states how many
