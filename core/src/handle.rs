@@ -152,12 +152,14 @@ impl<R: Reactor + 'static> Handle<R> {
         if home.is_ending() {
             return Err(SubmitError::Ended(operation));
         }
+        // First of all, since it is what may panic.
+        let mut reactor = self.driver.reactor.borrow_mut();
         // SAFETY: a handle does not leave the worker's thread.
         let Some(token) = (unsafe { home.operations().allocate() }) else {
             let capacity = home.operations().capacity();
             return Err(SubmitError::Full { operation, capacity });
         };
-        match self.driver.reactor.borrow_mut().submit(token, operation) {
+        match reactor.submit(token, operation) {
             Ok(Submitted::Armed) => home.count_armed(|armed| armed + 1),
             Ok(Submitted::Queued) => {}
             Err(refused) => {

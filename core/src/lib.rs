@@ -8,7 +8,8 @@
 //! > The *m*-th task of a lane, counted when it becomes visible to the worker, is dispatched after
 //! > at most 3 *m* dispatches and ⌈*m* / [`POLL_BATCH`]⌉ polls of the reactor, however long the
 //! > other lanes are. For a reactor that can't tell its [`Readiness`] without a poll add one poll
-//! > interval (1-50 µs).
+//! > interval (1-50 µs) and one clock stride (about a microsecond; 64 dispatches when they suddenly
+//! > take longer).
 //!
 //! The scheduler is cooperative: what it can't bound is the longest single dispatch.
 //!

@@ -27,6 +27,7 @@ use core::task::{Poll, Waker};
 
 use crate::reactor::Token;
 use crate::sync::{AtomicU32, Cell, Ordering, SharedCell};
+use crate::task::cell;
 use crate::task::node::{Kind, Node};
 
 const DONE: u32 = 1 << 0;
@@ -202,6 +203,7 @@ impl Table {
         if before & ROUTED == 0 {
             self.vacate(slot);
         }
+        waker.into_iter().for_each(cell::drop_waker);
         None
     }
 
@@ -301,7 +303,8 @@ impl Table {
         slot.tenancy.set(Tenancy::Vacant(self.vacant.replace(slot.index)));
         // SAFETY: `DONE` and `GONE`, or never used: the cell is the owner's. The waker is dropped
         // last of all, since that may run anything.
-        drop(slot.waker.with_mut(|cell| unsafe { (*cell).take() }));
+        let waker = slot.waker.with_mut(|cell| unsafe { (*cell).take() });
+        waker.into_iter().for_each(cell::drop_waker);
     }
 }
 

@@ -140,6 +140,10 @@ where
         E: Send + 'static,
         Make: FnOnce() -> Result<R, E> + Send + 'static,
     {
+        if config.name.contains('\0') {
+            let why = "a thread's name must not contain a null byte";
+            return Err(StartError::Thread(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
         // Without room: what is sent has been received, so that no worker runs for a caller that
         // has just given up.
         let (started, start) = mpsc::sync_channel(0);
@@ -181,7 +185,8 @@ where
         &self.remote
     }
 
-    /// Asks the worker to end and waits until its thread has, at most so long.
+    /// Asks the worker to end and waits until it has, at most so long, and then for the end of its
+    /// thread: for the destructors of thread-locals that its tasks have used, if any.
     ///
     /// # Errors
     /// See [`StopError`].

@@ -59,7 +59,8 @@ impl Sub for Instant {
     }
 }
 
-/// Where a worker reads the time. It never goes back.
+/// Where a worker reads the time. It never goes back, and it goes on: a worker over a reactor that
+/// can't tell its readiness polls it by this clock.
 ///
 /// ```
 /// use core::cell::Cell;

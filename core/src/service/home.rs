@@ -474,6 +474,7 @@ impl Home {
         if before.is_joined() {
             waker.into_iter().for_each(cell::wake);
         } else {
+            waker.into_iter().for_each(cell::drop_waker);
             // SAFETY: complete, and no handle is there to take the output.
             unsafe { task.drop_output() };
         }

@@ -196,6 +196,11 @@ pub(crate) fn wake(waker: Waker) {
     discard(catch(|| waker.wake()));
 }
 
+/// Drops a waker that may be anybody's, with the same care.
+pub(crate) fn drop_waker(waker: Waker) {
+    discard(catch(|| drop(waker)));
+}
+
 unsafe fn free<F: Future>(task: NonNull<Header>) {
     // SAFETY: no reference is left, and `allocate` made it with `Box`.
     let cell = unsafe { Box::from_raw(task.cast::<TaskCell<F>>().as_ptr()) };
