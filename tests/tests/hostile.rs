@@ -54,8 +54,8 @@ fn a_join_waker_that_panics_in_its_drop_does_not_keep_a_worker_from_its_end() {
     let held = Rc::new(());
     let holding = Rc::clone(&held);
     let other = rig.handle.spawn(async move {
-        let _holding = holding;
         pending::<()>().await;
+        drop(holding);
     });
     let mut task = rig.handle.spawn(pending::<()>());
     leave_a_bomb(&mut task);
