@@ -39,7 +39,8 @@ impl Builder {
     /// submission queue, at most 65,536, rounded up to a power of two; 4096 if not said.
     ///
     /// Events beyond are not lost: the kernel keeps them, in memory of its own, until there is
-    /// room.
+    /// room. Far fewer than there are operations in flight make cancels slow: with 8, 40,000 of them
+    /// took 6 s, where 0.3 s will do.
     #[must_use]
     pub fn completions(mut self, completions: u32) -> Self {
         self.completions = completions;

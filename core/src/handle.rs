@@ -25,7 +25,10 @@ pub(crate) struct Driver<R> {
 impl<R: Reactor> Driver<R> {
     /// What a task needs to reach the driver without knowing its type.
     pub(crate) fn hook(this: &Rc<Self>) -> DriverHook {
-        DriverHook { driver: NonNull::from(&**this).cast(), cancel: cancel::<R> }
+        // SAFETY: an `Rc` never points to null. It is the pointer of the `Rc` itself, not of a
+        // reference into it, since `Handle::of_ticking` makes an `Rc` of it again.
+        let driver = unsafe { NonNull::new_unchecked(Rc::as_ptr(this).cast_mut()) };
+        DriverHook { driver: driver.cast(), cancel: cancel::<R> }
     }
 }
 
