@@ -82,6 +82,7 @@ mod handle;
 mod inbox;
 #[cfg(feature = "io")]
 pub mod io;
+pub mod link;
 #[cfg(all(test, loom, feature = "alloc"))]
 mod models;
 #[cfg(feature = "alloc")]
@@ -95,7 +96,6 @@ mod run_queue;
 mod runtime;
 #[cfg(feature = "alloc")]
 mod service;
-#[cfg(feature = "alloc")]
 mod sync;
 mod task;
 #[cfg(feature = "testing")]

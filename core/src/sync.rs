@@ -3,6 +3,7 @@
 
 #[cfg(not(loom))]
 mod real {
+    #[cfg(feature = "alloc")]
     use alloc::boxed::Box;
 
     /// What one thread has for itself, if the rules are kept. Loom sees whether they are.
@@ -37,6 +38,7 @@ mod real {
 
     /// Whether the allocation that this is part of is still there. Nothing at all but under loom,
     /// which finds by it who touches freed memory.
+    #[derive(Debug)]
     pub(crate) struct Life;
 
     impl Life {
@@ -56,6 +58,7 @@ mod real {
     }
 
     /// Frees what other threads may have pointed to.
+    #[cfg(feature = "alloc")]
     #[inline]
     pub(crate) fn free<T>(boxed: Box<T>) {
         drop(boxed);
@@ -106,6 +109,7 @@ mod real {
 
     /// Read by every access, written by the end: a use after the end fails the assertion, and one
     /// that is only by chance before it is a data race.
+    #[derive(Debug)]
     pub(crate) struct Life(SharedCell<bool>);
 
     impl Life {
