@@ -1,48 +1,111 @@
 //! The worker's handles: [`Handle`] on its own thread, [`Remote`] on every other.
 
+#[cfg(feature = "alloc")]
 use alloc::rc::Rc;
-use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::fmt;
 use core::future::Future;
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 use crate::reactor::{Reactor, Submitted, Token};
 use crate::service::home::{Cancel, DriverHook, Home};
+use crate::service::home_ref::HomeRef;
 use crate::service::in_flight::InFlight;
-use crate::service::join::{JoinHandle, task_of};
+#[cfg(feature = "alloc")]
+use crate::service::join::task_of;
+use crate::service::join::{JoinHandle, task_in};
 use crate::service::start::Start;
 use crate::service::stats::Stats;
+use crate::shared::Shared;
 use crate::task::state::State;
+use crate::task::storage::Place;
+use crate::time::{Clock, Instant};
 
-/// The worker's reactor, with the shared half beside it. It stays on the worker's thread.
-pub(crate) struct Driver<R> {
-    pub(crate) home: Arc<Home>,
+/// The worker's reactor and clock, with the shared half beside them. It stays on the worker's
+/// thread.
+pub(crate) struct Driver<R, C: ?Sized = dyn Clock> {
+    pub(crate) home: HomeRef,
     pub(crate) reactor: RefCell<R>,
+    /// Last, so that it may be of any type to who holds a [`Handle`].
+    pub(crate) clock: C,
 }
 
-impl<R: Reactor> Driver<R> {
+impl<R: Reactor + 'static, C: Clock + 'static> Shared<Driver<R, C>> {
     /// What a task needs to reach the driver without knowing its type.
-    pub(crate) fn hook(this: &Rc<Self>) -> DriverHook {
-        // SAFETY: an `Rc` never points to null. It is the pointer of the `Rc` itself, not of a
-        // reference into it, since `Handle::of_ticking` makes an `Rc` of it again.
-        let driver = unsafe { NonNull::new_unchecked(Rc::as_ptr(this).cast_mut()) };
-        DriverHook { driver: driver.cast(), cancel: cancel::<R> }
+    pub(crate) fn hook(&self) -> DriverHook {
+        match self {
+            Self::Static(driver) => DriverHook {
+                driver: NonNull::from(*driver).cast(),
+                cancel: cancel::<R, C>,
+                handle: handle_of_static::<R, C>,
+            },
+            #[cfg(feature = "alloc")]
+            Self::Counted(driver) => {
+                // It is the pointer of the `Rc` itself, not of a reference into it, since
+                // `handle_of_counted` makes an `Rc` of it again.
+                // SAFETY: an `Rc` never points to null.
+                let driver = unsafe { NonNull::new_unchecked(Rc::as_ptr(driver).cast_mut()) };
+                DriverHook {
+                    driver: driver.cast(),
+                    cancel: cancel::<R, C>,
+                    handle: handle_of_counted::<R, C>,
+                }
+            }
+        }
+    }
+
+    pub(crate) fn handle(&self) -> Handle<R> {
+        let driver: Shared<Driver<R>> = match self {
+            Self::Static(driver) => Shared::Static(*driver),
+            #[cfg(feature = "alloc")]
+            Self::Counted(driver) => Shared::Counted(Rc::<Driver<R, C>>::clone(driver)),
+        };
+        Handle { driver }
     }
 }
 
 /// # Safety
-/// `driver` is a `Driver<R>` that is alive, on its own thread.
-unsafe fn cancel<R: Reactor>(driver: NonNull<()>, token: Token) -> Cancel {
+/// `driver` is a `Driver<R, C>` that is alive, on its own thread.
+unsafe fn cancel<R: Reactor, C>(driver: NonNull<()>, token: Token) -> Cancel {
     // SAFETY: passed on to the caller.
-    let driver = unsafe { driver.cast::<Driver<R>>().as_ref() };
+    let driver = unsafe { driver.cast::<Driver<R, C>>().as_ref() };
     match driver.reactor.try_borrow_mut() {
         Ok(mut reactor) => {
             reactor.cancel(token);
             Cancel::Asked
         }
         Err(_) => Cancel::ReactorBusy,
+    }
+}
+
+/// # Safety
+/// `driver` is a `Driver<R, C>` in a static, on its own thread; `to` has room for a `Handle<R>`.
+unsafe fn handle_of_static<R: Reactor + 'static, C: Clock + 'static>(
+    driver: NonNull<()>,
+    to: NonNull<()>,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let driver: &'static Driver<R, C> = driver.cast().as_ref();
+        to.cast::<Handle<R>>().write(Shared::Static(driver).handle());
+    }
+}
+
+/// # Safety
+/// `driver` is the pointer of an `Rc<Driver<R, C>>` that is held, on its own thread; `to` has room
+/// for a `Handle<R>`.
+#[cfg(feature = "alloc")]
+unsafe fn handle_of_counted<R: Reactor + 'static, C: Clock + 'static>(
+    driver: NonNull<()>,
+    to: NonNull<()>,
+) {
+    let driver = driver.cast::<Driver<R, C>>().as_ptr().cast_const();
+    // SAFETY: passed on to the caller; the count that `from_raw` takes over is added before.
+    unsafe {
+        Rc::increment_strong_count(driver);
+        to.cast::<Handle<R>>().write(Shared::Counted(Rc::from_raw(driver)).handle());
     }
 }
 
@@ -90,34 +153,38 @@ impl<Operation: fmt::Debug, Error: fmt::Debug + fmt::Display> core::error::Error
 
 /// A worker's handle on the worker's own thread: spawns pinned tasks and submits operations.
 ///
-/// Cloning it costs a plain increment. It may outlive its worker; it then keeps the reactor alive,
-/// and refuses what it is asked.
-pub struct Handle<R> {
-    driver: Rc<Driver<R>>,
+/// Cloning it costs a plain increment, or nothing if the worker is in a static. It may outlive its
+/// worker; it then keeps the reactor alive, and refuses what it is asked.
+pub struct Handle<R: 'static> {
+    driver: Shared<Driver<R>>,
 }
 
 impl<R> Clone for Handle<R> {
     fn clone(&self) -> Self {
-        Self { driver: Rc::clone(&self.driver) }
+        Self { driver: self.driver.clone() }
     }
 }
 
 impl<R: Reactor + 'static> Handle<R> {
-    pub(crate) fn new(driver: Rc<Driver<R>>) -> Self {
-        Self { driver }
-    }
-
-    /// The handle of the worker that ticks on this thread.
+    /// The handle of the worker that ticks here.
     ///
     /// # Safety
-    /// The worker of `home` has a reactor of type `R` and is now ticking on this thread.
+    /// The worker of `home` has a reactor of type `R` and is now ticking in this very context.
     unsafe fn of_ticking(home: &Home) -> Self {
-        let driver = home.driver().expect("a worker that ticks has its driver").cast::<Driver<R>>();
-        // SAFETY: the hook was made from an `Rc` of this type, which the worker still holds.
+        let hook = home.driver().expect("a worker that ticks has its driver");
+        let mut handle = MaybeUninit::uninit();
+        // SAFETY: the hook is a driver's of this type, which the worker still holds, on its own
+        // thread; it writes the handle.
         unsafe {
-            Rc::increment_strong_count(driver.as_ptr().cast_const());
-            Self { driver: Rc::from_raw(driver.as_ptr().cast_const()) }
+            (hook.handle)(hook.driver, NonNull::from(&mut handle).cast());
+            handle.assume_init()
         }
+    }
+
+    /// The time on the worker's clock.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.driver.clock.now()
     }
 
     /// Spawns a task at the back of the local lane. It need not be `Send`: it never leaves this
@@ -125,13 +192,54 @@ impl<R: Reactor + 'static> Handle<R> {
     ///
     /// If the worker has ended, the future is dropped and the handle's output is
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled).
+    #[cfg(feature = "alloc")]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + 'static,
         F::Output: 'static,
     {
         let home = &self.driver.home;
-        let (task, handle) = task_of(Arc::clone(home), future, State::spawned_here());
+        let (task, handle) = task_of(home.clone(), future, State::spawned_here());
+        home.adopt_and_queue(task);
+        handle
+    }
+
+    /// As [`spawn`](Self::spawn), but into a place that was reserved in a
+    /// [`TaskStorage`](crate::TaskStorage): allocates nothing. A future that does not fit its place
+    /// does not compile.
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")]
+    /// # fn main() -> Result<(), evenkeel::testing::SimError> {
+    /// # use evenkeel::testing::{SimReactor, VirtualClock};
+    /// # use evenkeel::{TaskStorage, Worker, WorkerConfig, task_size};
+    /// async fn answer() -> u32 {
+    ///     42
+    /// }
+    /// static ANSWER: TaskStorage<{ task_size(&answer) }> = TaskStorage::new("answer");
+    ///
+    /// # let clock = VirtualClock::new();
+    /// # let mut worker = Worker::new(SimReactor::new(&clock), clock, WorkerConfig::default());
+    /// let task = worker.handle().spawn_in(ANSWER.reserve().unwrap(), answer());
+    /// while !task.is_finished() {
+    ///     worker.tick()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "testing"))]
+    /// # fn main() {}
+    /// ```
+    pub fn spawn_in<F, const BYTES: usize>(
+        &self,
+        place: Place<BYTES>,
+        future: F,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        let home = &self.driver.home;
+        let (task, handle) = task_in(place, home.clone(), future, State::spawned_here());
         home.adopt_and_queue(task);
         handle
     }
@@ -173,13 +281,13 @@ impl<R: Reactor + 'static> Handle<R> {
             }
         }
         // SAFETY: just allocated.
-        Ok(unsafe { InFlight::new(Arc::clone(home), token) })
+        Ok(unsafe { InFlight::new(home.clone(), token) })
     }
 
     /// The handle for other threads.
     #[must_use]
     pub fn remote(&self) -> Remote<R> {
-        Remote { home: Arc::clone(&self.driver.home), reactor: PhantomData }
+        Remote { home: self.driver.home.clone(), reactor: PhantomData }
     }
 }
 
@@ -236,14 +344,14 @@ mod on_descriptors {
 /// It may outlive its worker. A running worker costs its caller no system call; one that is parked
 /// costs the first caller one.
 pub struct Remote<R> {
-    home: Arc<Home>,
+    home: HomeRef,
     /// Only asked for by type.
     reactor: PhantomData<fn() -> R>,
 }
 
 impl<R> Clone for Remote<R> {
     fn clone(&self) -> Self {
-        Self { home: Arc::clone(&self.home), reactor: PhantomData }
+        Self { home: self.home.clone(), reactor: PhantomData }
     }
 }
 
@@ -253,13 +361,30 @@ impl<R> Remote<R> {
     ///
     /// If the worker has ended, or ends first, the future is dropped and the handle's output is
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled).
+    #[cfg(feature = "alloc")]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let home = Arc::clone(&self.home);
-        let (task, handle) = task_of(home, future, State::spawned_elsewhere());
+        let (task, handle) = task_of(self.home.clone(), future, State::spawned_elsewhere());
+        self.home.hand_over(task);
+        handle
+    }
+
+    /// As [`spawn`](Self::spawn), but into a place that was reserved in a
+    /// [`TaskStorage`](crate::TaskStorage): allocates nothing, and may be called by an interrupt
+    /// handler.
+    pub fn spawn_in<F, const BYTES: usize>(
+        &self,
+        place: Place<BYTES>,
+        future: F,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (task, handle) = task_in(place, self.home.clone(), future, State::spawned_elsewhere());
         self.home.hand_over(task);
         handle
     }
@@ -300,7 +425,40 @@ impl<R> Remote<R> {
 impl<R: Reactor + 'static> Remote<R> {
     /// Submits a task whose future is made on the worker, with the worker's handle at hand: the
     /// future need not be `Send`, only what makes it. Otherwise as [`spawn`](Self::spawn).
+    #[cfg(feature = "alloc")]
     pub fn spawn_with<Make, F>(&self, make: Make) -> JoinHandle<F::Output>
+    where
+        Make: FnOnce(Handle<R>) -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        let future = self.start(make);
+        let (task, handle) = task_of(self.home.clone(), future, State::spawned_elsewhere());
+        self.home.hand_over(task);
+        handle
+    }
+
+    /// As [`spawn_with`](Self::spawn_with), but into a place that was reserved in a
+    /// [`TaskStorage`](crate::TaskStorage): allocates nothing, and may be called by an interrupt
+    /// handler. The place must have room for the future and for what makes it, whichever is larger.
+    pub fn spawn_with_in<Make, F, const BYTES: usize>(
+        &self,
+        place: Place<BYTES>,
+        make: Make,
+    ) -> JoinHandle<F::Output>
+    where
+        Make: FnOnce(Handle<R>) -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        let future = self.start(make);
+        let (task, handle) = task_in(place, self.home.clone(), future, State::spawned_elsewhere());
+        self.home.hand_over(task);
+        handle
+    }
+
+    /// The future of a task of this worker's, still to be made.
+    fn start<Make, F>(&self, make: Make) -> impl Future<Output = F::Output> + use<Make, F, R>
     where
         Make: FnOnce(Handle<R>) -> F + Send + 'static,
         F: Future + 'static,
@@ -319,10 +477,7 @@ impl<R: Reactor + 'static> Remote<R> {
             make(unsafe { Handle::of_ticking(home.0.as_ref()) })
         };
         // SAFETY: it goes into a pinned task.
-        let future = unsafe { Start::new(make_here) };
-        let (task, handle) = task_of(Arc::clone(&self.home), future, State::spawned_elsewhere());
-        self.home.hand_over(task);
-        handle
+        unsafe { Start::new(make_here) }
     }
 }
 

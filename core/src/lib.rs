@@ -36,9 +36,10 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | none | the [`Reactor`] trait and its types, [`Clock`], [`yield_now`]: no allocator, no system |
-//! | `alloc` | the worker, boxed tasks, join handles |
+//! | none | everything that follows, in statics: no allocator, no system |
+//! | `alloc` | boxed tasks and workers, capacities chosen at run time |
 //! | `std` | threads, panics caught, wakes that know their thread and so cost no read-modify-write |
+//! | `portable-atomic` | cores without compare-and-swap (thumbv6m, riscv32i), through that crate |
 //! | `io` | the operations on file descriptors that the Linux reactors share |
 //! | `testing` | a simulated reactor on virtual time |
 //!
@@ -72,41 +73,47 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+#[cfg(not(any(target_has_atomic = "ptr", feature = "portable-atomic")))]
+compile_error!(
+    "this target has no atomic compare-and-swap: enable the feature `portable-atomic` of `evenkeel`, \
+     and tell `portable-atomic` how it may make one, by its feature `critical-section` or, on a \
+     single core, `unsafe-assume-single-core`"
+);
+
+#[cfg(all(not(target_has_atomic = "ptr"), feature = "alloc"))]
+compile_error!(
+    "this target has no atomic compare-and-swap, and so no `Arc`: leave out the features `alloc`, \
+     `std`, `io` and `testing` of `evenkeel`, and use `WorkerStorage` and `TaskStorage`"
+);
+
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[cfg(feature = "alloc")]
 mod handle;
-#[cfg(feature = "alloc")]
 mod inbox;
 #[cfg(feature = "io")]
 pub mod io;
 pub mod link;
 #[cfg(all(test, loom, feature = "alloc"))]
 mod models;
-#[cfg(feature = "alloc")]
 mod operation;
-#[cfg(feature = "alloc")]
 mod park;
 mod reactor;
-#[cfg(feature = "alloc")]
 mod run_queue;
 #[cfg(feature = "std")]
 mod runtime;
-#[cfg(feature = "alloc")]
 mod service;
+mod shared;
 mod sync;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod time;
-#[cfg(feature = "alloc")]
 mod worker;
+mod worker_storage;
 
-#[cfg(feature = "alloc")]
 pub use handle::{Handle, Remote, SubmitError};
-#[cfg(feature = "alloc")]
 pub use operation::Orphaned;
 pub use reactor::{
     Completion, Completions, POLL_BATCH, Polled, Reactor, Readiness, Refused, Submitted, Token,
@@ -114,15 +121,15 @@ pub use reactor::{
 };
 #[cfg(feature = "std")]
 pub use runtime::{StartError, StopError, ThreadConfig, WorkerThread};
-#[cfg(feature = "alloc")]
 pub use service::{
-    in_flight::InFlight, join::JoinHandle, poll_budget::PollShare, stats::Stats, turns::Lane,
+    context::ContextHook, in_flight::InFlight, join::JoinHandle, poll_budget::PollShare,
+    stats::Stats, turns::Lane,
 };
-#[cfg(feature = "alloc")]
 pub use task::cell::JoinError;
+pub use task::storage::{Place, StorageFull, TaskFn, TaskStorage, task_size};
 pub use task::{YieldNow, yield_now};
 #[cfg(feature = "std")]
 pub use time::MonotonicClock;
 pub use time::{Clock, Instant};
-#[cfg(feature = "alloc")]
 pub use worker::{Dispatches, Parked, Rest, Tick, Worker, WorkerConfig};
+pub use worker_storage::{StorageTaken, WorkerStorage};

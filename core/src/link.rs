@@ -12,7 +12,7 @@ use crate::sync::{AtomicPtr, Life, const_but_under_loom};
 /// consumer. A queue of one owner reads and writes it as plain memory: relaxed, no
 /// read-modify-write.
 #[derive(Debug)]
-#[repr(transparent)]
+#[repr(C)]
 pub struct Link {
     next: AtomicPtr<Link>,
     life: Life,

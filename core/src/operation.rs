@@ -21,12 +21,14 @@
 //!   DONE + GONE − ROUTED ──(7)──► vacant, the generation one higher
 //! ```
 
+#[cfg(feature = "alloc")]
 use alloc::boxed::Box;
+use core::ops::Deref;
 use core::ptr::NonNull;
 use core::task::{Poll, Waker};
 
 use crate::reactor::Token;
-use crate::sync::{AtomicU32, Cell, Ordering, SharedCell};
+use crate::sync::{AtomicU32, Cell, Ordering, SharedCell, const_but_under_loom};
 use crate::task::cell;
 use crate::task::node::{Kind, Node};
 
@@ -39,9 +41,9 @@ const ORPHANED: u32 = 1 << 4;
 /// No further slot is free.
 const NONE: u32 = u32::MAX;
 
-/// One operation's place.
+/// One operation's place in a table.
 #[repr(C)]
-struct Slot {
+pub(crate) struct Slot {
     /// The inbox's link, for (6).
     node: Node,
     state: AtomicU32,
@@ -49,7 +51,8 @@ struct Slot {
     result: SharedCell<i32>,
     /// The future's until `LENT`, then the owner's; the future takes it back unless `DONE`.
     waker: SharedCell<Option<Waker>>,
-    index: u32,
+    /// The owner's: its place in the table.
+    index: Cell<u32>,
     /// The owner's.
     generation: Cell<u32>,
     /// The owner's.
@@ -63,9 +66,53 @@ enum Tenancy {
     Vacant(u32),
 }
 
+impl Slot {
+    const_but_under_loom! {
+        /// One that is in no table yet.
+        pub(crate) const fn new() -> Self {
+            Self {
+                node: Node::new(Kind::Operation),
+                state: AtomicU32::new(0),
+                result: SharedCell::new(0),
+                waker: SharedCell::new(None),
+                index: Cell::new(0),
+                generation: Cell::new(0),
+                tenancy: Cell::new(Tenancy::Vacant(NONE)),
+            }
+        }
+    }
+}
+
+/// The memory of a table.
+pub(crate) enum Slots {
+    /// A static's.
+    Static(&'static [Slot]),
+    #[cfg(feature = "alloc")]
+    Boxed(Box<[Slot]>),
+}
+
+impl Slots {
+    #[cfg(feature = "alloc")]
+    pub(crate) fn boxed(capacity: usize) -> Self {
+        Self::Boxed((0..capacity).map(|_| Slot::new()).collect())
+    }
+}
+
+impl Deref for Slots {
+    type Target = [Slot];
+
+    fn deref(&self) -> &[Slot] {
+        match self {
+            Self::Static(slots) => slots,
+            #[cfg(feature = "alloc")]
+            Self::Boxed(slots) => slots,
+        }
+    }
+}
+
 /// The slots of one reactor.
 pub(crate) struct Table {
-    slots: Box<[Slot]>,
+    slots: Slots,
     /// The owner's: the vacant slot that the next allocation takes.
     vacant: Cell<u32>,
 }
@@ -105,22 +152,19 @@ pub(crate) enum Left {
 }
 
 impl Table {
+    /// A table with so much room, all of it vacant. Nobody else uses the slots.
+    ///
     /// # Panics
-    /// If there are to be 2^32 - 1 slots or more: a token's index has 32 bits.
-    pub(crate) fn new(capacity: usize) -> Self {
-        let capacity = u32::try_from(capacity).ok().filter(|&capacity| capacity < NONE);
+    /// If there are 2^32 - 1 slots or more: a token's index has 32 bits.
+    pub(crate) fn new(slots: Slots) -> Self {
+        let capacity = u32::try_from(slots.len()).ok().filter(|&capacity| capacity < NONE);
         let capacity = capacity.expect("a reactor has fewer than 2^32 - 1 operations in flight");
-        let after = |index: u32| if index + 1 < capacity { index + 1 } else { NONE };
-        let slots = (0..capacity).map(|index| Slot {
-            node: Node::new(Kind::Operation),
-            state: AtomicU32::new(0),
-            result: SharedCell::new(0),
-            waker: SharedCell::new(None),
-            index,
-            generation: Cell::new(0),
-            tenancy: Cell::new(Tenancy::Vacant(after(index))),
-        });
-        Self { slots: slots.collect(), vacant: Cell::new(if capacity == 0 { NONE } else { 0 }) }
+        for (index, slot) in (0..capacity).zip(slots.iter()) {
+            let after = index + 1;
+            slot.index.set(index);
+            slot.tenancy.set(Tenancy::Vacant(if after < capacity { after } else { NONE }));
+        }
+        Self { slots, vacant: Cell::new(if capacity == 0 { NONE } else { 0 }) }
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -139,7 +183,7 @@ impl Table {
         self.vacant.set(next);
         // Ordering: Relaxed; the token reaches another thread only by a hand-over that publishes.
         slot.state.store(0, Ordering::Relaxed);
-        Some(Token::new(slot.index, slot.generation.get()))
+        Some(Token::new(slot.index.get(), slot.generation.get()))
     }
 
     /// Gives back a slot that was allocated for an operation which the reactor then refused.
@@ -177,7 +221,7 @@ impl Table {
     /// # Safety
     /// By the owner.
     pub(crate) unsafe fn orphan_all(&self, mut wake: impl FnMut(Waker)) {
-        for slot in &self.slots {
+        for slot in self.slots.iter() {
             // Ordering: Relaxed, the owner is the only one to set `DONE`.
             let ended = slot.state.load(Ordering::Relaxed) & DONE != 0;
             if slot.tenancy.get() == Tenancy::Occupied && !ended {
@@ -291,7 +335,7 @@ impl Table {
         // who may push the node again, has its token from the owner.
         let before = slot.state.fetch_and(!ROUTED, Ordering::Relaxed);
         if before & DONE == 0 {
-            return Left::Cancel(Token::new(slot.index, slot.generation.get()));
+            return Left::Cancel(Token::new(slot.index.get(), slot.generation.get()));
         }
         self.vacate(slot);
         Left::Nothing
@@ -300,7 +344,7 @@ impl Table {
     /// Transition 7.
     fn vacate(&self, slot: &Slot) {
         slot.generation.set(Token::new(0, slot.generation.get().wrapping_add(1)).generation());
-        slot.tenancy.set(Tenancy::Vacant(self.vacant.replace(slot.index)));
+        slot.tenancy.set(Tenancy::Vacant(self.vacant.replace(slot.index.get())));
         // SAFETY: `DONE` and `GONE`, or never used: the cell is the owner's. The waker is dropped
         // last of all, since that may run anything.
         let waker = slot.waker.with_mut(|cell| unsafe { (*cell).take() });
@@ -308,7 +352,7 @@ impl Table {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, feature = "alloc", not(loom)))]
 mod tests {
     use super::*;
 
@@ -319,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_result_is_published_once() {
-        let table = Table::new(1);
+        let table = Table::new(Slots::boxed(1));
         // SAFETY: one thread.
         unsafe {
             let token = table.allocate().unwrap();
@@ -332,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_late_completion_does_not_reach_the_next_tenant() {
-        let table = Table::new(1);
+        let table = Table::new(Slots::boxed(1));
         // SAFETY: one thread.
         unsafe {
             let first = table.allocate().unwrap();
@@ -347,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_held_until_the_last_completion() {
-        let table = Table::new(1);
+        let table = Table::new(Slots::boxed(1));
         // SAFETY: one thread.
         unsafe {
             let token = table.allocate().unwrap();
@@ -360,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_routed_slot_is_held_until_its_node_is_taken() {
-        let table = Table::new(1);
+        let table = Table::new(Slots::boxed(1));
         // SAFETY: one thread.
         unsafe {
             let token = table.allocate().unwrap();
@@ -374,7 +418,7 @@ mod tests {
 
     #[test]
     fn an_orphan_says_so() {
-        let table = Table::new(2);
+        let table = Table::new(Slots::boxed(2));
         // SAFETY: one thread.
         unsafe {
             let token = table.allocate().unwrap();
@@ -388,6 +432,6 @@ mod tests {
     #[test]
     fn a_table_without_room_allocates_nothing() {
         // SAFETY: one thread.
-        assert!(unsafe { Table::new(0).allocate() }.is_none());
+        assert!(unsafe { Table::new(Slots::boxed(0)).allocate() }.is_none());
     }
 }

@@ -8,8 +8,12 @@ mod real {
 
     /// What one thread has for itself, if the rules are kept. Loom sees whether they are.
     pub(crate) use core::cell::Cell;
-    pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+    #[cfg(not(feature = "portable-atomic"))]
+    pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+    pub(crate) use core::sync::atomic::{Ordering, fence};
     pub(crate) use crossbeam_utils::Backoff;
+    #[cfg(feature = "portable-atomic")]
+    pub(crate) use portable_atomic::{AtomicPtr, AtomicU32, AtomicUsize};
     #[cfg(feature = "std")]
     pub(crate) use std::thread_local;
 

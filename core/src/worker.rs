@@ -1,39 +1,47 @@
 #![forbid(unsafe_code)]
 //! The worker: the run loop of one thread, or of one bare-metal core.
 
+#[cfg(feature = "alloc")]
 use alloc::rc::Rc;
+#[cfg(feature = "alloc")]
 use core::cell::RefCell;
 use core::fmt;
 use core::num::NonZeroU32;
 
 use crate::handle::{Driver, Handle, Remote};
 use crate::reactor::{Completions, Polled, Reactor, Readiness, Wait};
-use crate::service::context::Ticking;
+use crate::service::context::{ContextHook, Identity, Ticking};
 use crate::service::home::{Delivery, Home};
 use crate::service::poll_budget::{PollBudget, PollShare};
 use crate::service::stride::Stride;
 use crate::service::turns::Lane;
+use crate::shared::Shared;
 use crate::sync::Backoff;
 use crate::task::TaskRef;
 use crate::time::Clock;
+use crate::worker_storage::{StorageTaken, WorkerStorage};
 
 /// What a worker is made with.
 ///
 /// ```
 /// use evenkeel::{PollShare, WorkerConfig};
 ///
-/// let config = WorkerConfig::default().operations(64).poll_share(PollShare::percent(2).unwrap());
+/// let config = WorkerConfig::default().poll_share(PollShare::percent(2).unwrap());
 /// # let _ = config;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerConfig {
+    #[cfg(feature = "alloc")]
     operations: usize,
     poll_share: PollShare,
+    context: Option<ContextHook>,
 }
 
 impl WorkerConfig {
     /// How many operations may be in flight at once: 4096 unless said. The room is allocated when
     /// the worker is made, about 100 bytes for each. Below 2^32 - 1, or making the worker panics.
+    /// A worker in a static has as many as its [`WorkerStorage`] says.
+    #[cfg(feature = "alloc")]
     #[must_use]
     pub fn operations(self, operations: usize) -> Self {
         Self { operations, ..self }
@@ -45,11 +53,38 @@ impl WorkerConfig {
     pub fn poll_share(self, poll_share: PollShare) -> Self {
         Self { poll_share, ..self }
     }
+
+    /// How to tell the context in which the worker ticks from others, above all from interrupt
+    /// handlers. Without it, and without std, every wake takes the inbox: right, but two atomic
+    /// read-modify-writes dearer, and a task that yields queues up with those that interrupts
+    /// woke. With std the hook is not asked: a thread knows the worker that ticks on it.
+    ///
+    /// ```
+    /// use evenkeel::WorkerConfig;
+    ///
+    /// /// On a Cortex-M: 1 outside of handlers, in one the number of its exception plus one.
+    /// fn context() -> usize {
+    ///     # let active = || 0;
+    ///     1 + active() // `cortex_m::peripheral::SCB::vect_active` tells it
+    /// }
+    /// let config = WorkerConfig::default().context(context);
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn context(self, hook: ContextHook) -> Self {
+        Self { context: Some(hook), ..self }
+    }
 }
 
+#[allow(clippy::derivable_impls)] // it is so only without an allocator
 impl Default for WorkerConfig {
     fn default() -> Self {
-        Self { operations: 4096, poll_share: PollShare::default() }
+        Self {
+            #[cfg(feature = "alloc")]
+            operations: 4096,
+            poll_share: PollShare::default(),
+            context: None,
+        }
     }
 }
 
@@ -163,33 +198,53 @@ enum Found {
 /// # Ok(())
 /// # }
 /// ```
-pub struct Worker<R: Reactor, C> {
-    driver: Rc<Driver<R>>,
-    clock: C,
+pub struct Worker<R: Reactor + 'static, C: Clock + 'static> {
+    driver: Shared<Driver<R, C>>,
     stride: Stride,
     service: Service,
     /// Dispatches since the last look at the clock.
     since_look: u32,
 }
 
-impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
+impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
     /// A worker for this thread. Allocates its tables; makes no system call.
+    #[cfg(feature = "alloc")]
     pub fn new(reactor: R, clock: C, config: WorkerConfig) -> Self {
-        let home = Home::new(reactor.notifier(), config.operations);
-        let driver = Rc::new(Driver { home, reactor: RefCell::new(reactor) });
-        driver.home.set_driver(Some(Driver::hook(&driver)));
+        let identity = Identity::new(config.context);
+        let home = Home::counted(reactor.notifier(), config.operations, identity);
+        let driver = Driver { home, reactor: RefCell::new(reactor), clock };
+        Self::over(Shared::Counted(Rc::new(driver)), config)
+    }
+
+    /// A worker for this thread, or this core, in a static. Allocates nothing, and nor does
+    /// anything that it does; makes no system call.
+    ///
+    /// # Errors
+    /// If the static has had its worker: it serves once. Reactor and clock come back.
+    pub fn new_in<const OPERATIONS: usize>(
+        storage: &'static WorkerStorage<R, C, OPERATIONS>,
+        reactor: R,
+        clock: C,
+        config: WorkerConfig,
+    ) -> Result<Self, StorageTaken<R, C>> {
+        let driver = storage.fill(reactor, clock, Identity::new(config.context))?;
+        Ok(Self::over(Shared::Static(driver), config))
+    }
+
+    fn over(driver: Shared<Driver<R, C>>, config: WorkerConfig) -> Self {
+        driver.home.set_driver(Some(driver.hook()));
         let service = Service {
             poll_budget: PollBudget::new(config.poll_share),
             turn: Lane::Local,
             found: Completions::new(),
         };
-        Self { driver, clock, stride: Stride::new(), service, since_look: 0 }
+        Self { driver, stride: Stride::new(), service, since_look: 0 }
     }
 
     /// The handle for this thread.
     #[must_use]
     pub fn handle(&self) -> Handle<R> {
-        Handle::new(Rc::clone(&self.driver))
+        self.driver.handle()
     }
 
     /// The handle for other threads.
@@ -244,11 +299,11 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
         if self.driver.home.is_stopping() {
             return Ok(tick);
         }
-        let Self { driver, clock, stride, service, since_look } = self;
+        let Self { driver, stride, service, since_look } = self;
         let driver = &**driver;
         let home = &*driver.home;
         let _ticking = Ticking::enter(home);
-        let now = clock.now();
+        let now = driver.clock.now();
         let budget = stride.next(now, *since_look).min(most.get());
         let mut look = Look { poll_due: service.poll_budget.is_due(now) };
         let mut done = 0;
@@ -266,7 +321,7 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
                     None => break Rest::Busy,
                 }
             } else {
-                match service.find(driver, clock, readiness, &mut look, &mut tick)? {
+                match service.find(driver, readiness, &mut look, &mut tick)? {
                     Found::Task(lane, task) => {
                         home.dispatch(task);
                         tick.dispatches.count(lane);
@@ -307,7 +362,7 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
             self.driver.home.counts.retractions.add(1);
             return Ok(Parked::Retracted);
         }
-        let Self { driver, clock, stride, service, .. } = self;
+        let Self { driver, stride, service, .. } = self;
         let home = &*driver.home;
         service.found.clear();
         home.counts.parks.add(1);
@@ -316,7 +371,7 @@ impl<R: Reactor + 'static, C: Clock> Worker<R, C> {
         stride.pause();
         // The wait was a look into the kernel as good as any, unless it saw that more may wait.
         if service.found.room() > 0 {
-            service.poll_budget.spend(clock.now());
+            service.poll_budget.spend(driver.clock.now());
         }
         let _ticking = Ticking::enter(home);
         let (_, outcome) = service.deliver(home, polled);
@@ -337,8 +392,7 @@ impl Service {
     #[inline(never)]
     fn find<R: Reactor, C: Clock>(
         &mut self,
-        driver: &Driver<R>,
-        clock: &C,
+        driver: &Driver<R, C>,
         readiness: Readiness,
         look: &mut Look,
         tick: &mut Tick,
@@ -356,7 +410,7 @@ impl Service {
                     // more than a batch, and its tasks keep the order of their events. At this
                     // lane's turn, so that the others wait for no more polls than they have to.
                     if polls && !home.has_io() {
-                        self.poll(driver, clock, readiness, look, tick)?;
+                        self.poll(driver, readiness, look, tick)?;
                     }
                     home.next_io()
                 }
@@ -386,22 +440,21 @@ impl Service {
     #[inline]
     fn poll<R: Reactor, C: Clock>(
         &mut self,
-        driver: &Driver<R>,
-        clock: &C,
+        driver: &Driver<R, C>,
         readiness: Readiness,
         look: &mut Look,
         tick: &mut Tick,
     ) -> Result<(), R::Error> {
         let home = &*driver.home;
         // A poll that is known to find something is not paid for by the budget.
-        let start = (readiness == Readiness::Unknown).then(|| clock.now());
+        let start = (readiness == Readiness::Unknown).then(|| driver.clock.now());
         self.found.clear();
         let polled = driver.reactor.borrow_mut().poll(Wait::Never, &mut self.found);
         let armed = polled.as_ref().map_or(0, |polled| polled.armed);
         let dry = self.found.as_slice().is_empty() && armed == 0;
         if let Some(start) = start {
             if dry {
-                self.poll_budget.learn(clock.now().nanos_since(start));
+                self.poll_budget.learn(driver.clock.now().nanos_since(start));
             }
             // A batch that is full says that more may wait: the next poll is due when it is served.
             look.poll_due = self.found.room() == 0;
@@ -449,7 +502,7 @@ impl Look {
     }
 }
 
-impl<R: Reactor, C> Drop for Worker<R, C> {
+impl<R: Reactor, C: Clock> Drop for Worker<R, C> {
     fn drop(&mut self) {
         let _ticking = Ticking::enter(&self.driver.home);
         self.driver.home.close();
@@ -457,7 +510,7 @@ impl<R: Reactor, C> Drop for Worker<R, C> {
     }
 }
 
-impl<R: Reactor, C> fmt::Debug for Worker<R, C> {
+impl<R: Reactor, C: Clock> fmt::Debug for Worker<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker").field("turn", &self.service.turn).finish_non_exhaustive()
     }

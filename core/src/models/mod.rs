@@ -100,8 +100,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 
 use crate::reactor::Completion;
-use crate::service::context::Ticking;
+use crate::service::context::{Identity, Ticking};
 use crate::service::home::{Delivery, Home};
+use crate::service::home_ref::HomeRef;
 use crate::service::join::{JoinHandle, task_of};
 use crate::service::waker;
 use crate::sync;
@@ -188,7 +189,7 @@ impl Wake for Bell {
 /// A worker without lanes, clock and reactor, on the model's first thread. Dropping it ends the
 /// worker.
 struct Bench {
-    home: Arc<Home>,
+    home: HomeRef,
     bell: Arc<Bell>,
     announcements: Tally,
 }
@@ -196,13 +197,14 @@ struct Bench {
 impl Bench {
     fn new(operations: usize) -> Self {
         let bell = Bell::new();
-        let home = Home::new(Waker::from(Arc::clone(&bell)), operations);
+        let notifier = Waker::from(Arc::clone(&bell));
+        let home = Home::counted(notifier, operations, Identity::new(None));
         Self { home, bell, announcements: Tally::default() }
     }
 
     /// What other threads have of it.
-    fn remote(&self) -> Arc<Home> {
-        Arc::clone(&self.home)
+    fn remote(&self) -> HomeRef {
+        self.home.clone()
     }
 
     fn spawn<F: Future>(&self, future: F) -> (TaskRef, JoinHandle<F::Output>) {
@@ -265,8 +267,8 @@ impl Bench {
 }
 
 /// Submits a task from outside.
-fn spawn_into<F: Future>(home: &Arc<Home>, future: F) -> JoinHandle<F::Output> {
-    let (task, handle) = task_of(Arc::clone(home), future, State::spawned_elsewhere());
+fn spawn_into<F: Future>(home: &HomeRef, future: F) -> JoinHandle<F::Output> {
+    let (task, handle) = task_of(home.clone(), future, State::spawned_elsewhere());
     home.hand_over(task);
     handle
 }

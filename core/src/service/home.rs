@@ -1,5 +1,6 @@
 //! The shared half of a worker: what tasks, wakers and other threads reach. It outlives them all.
 
+#[cfg(feature = "alloc")]
 use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -8,11 +9,12 @@ use core::task::{Context, Poll, Waker};
 use crossbeam_utils::CachePadded;
 
 use crate::inbox::{Inbox, Take};
-use crate::operation::{Completed, Left, Table};
+use crate::operation::{Completed, Left, Slots, Table};
 use crate::park::{Owed, Park};
 use crate::reactor::{Completion, Token};
 use crate::run_queue::RunQueue;
-use crate::service::context;
+use crate::service::context::{self, Identity};
+use crate::service::home_ref::{HomeRef, Residence};
 use crate::service::stats::Counts;
 use crate::service::waker;
 use crate::sync::{AtomicU32, AtomicUsize, Cell, Ordering};
@@ -36,6 +38,9 @@ pub(crate) struct Home {
     stop: AtomicU32,
     /// How many have come to clear the inbox of a worker that is gone, since it was last clear.
     clearing: AtomicU32,
+    #[cfg_attr(feature = "std", expect(dead_code))] // there a thread knows by itself
+    identity: Identity,
+    residence: Residence,
 }
 
 /// What only the worker's own thread touches.
@@ -65,6 +70,8 @@ pub(crate) struct DriverHook {
     pub(crate) driver: NonNull<()>,
     /// Cancels an operation, unless the reactor is at work on this very thread.
     pub(crate) cancel: unsafe fn(NonNull<()>, Token) -> Cancel,
+    /// Writes a handle of the driver's worker to where the second pointer says.
+    pub(crate) handle: unsafe fn(NonNull<()>, NonNull<()>),
 }
 
 /// Whether the reactor could be asked for a cancel.
@@ -94,8 +101,20 @@ unsafe impl Send for Home {}
 unsafe impl Sync for Home {}
 
 impl Home {
-    pub(crate) fn new(notifier: Waker, operations: usize) -> Arc<Self> {
-        Arc::new(Self {
+    /// A shared half with room for so many operations.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn counted(notifier: Waker, operations: usize, identity: Identity) -> HomeRef {
+        let slots = Slots::boxed(operations);
+        HomeRef::Counted(Arc::new(Self::new(notifier, slots, identity, Residence::Counted)))
+    }
+
+    /// One for a static.
+    pub(crate) fn in_static(notifier: Waker, slots: Slots, identity: Identity) -> Self {
+        Self::new(notifier, slots, identity, Residence::Static)
+    }
+
+    fn new(notifier: Waker, slots: Slots, identity: Identity, residence: Residence) -> Self {
+        Self {
             inbox: Inbox::new(),
             park: CachePadded::new(Park::new()),
             mine: CachePadded::new(Mine {
@@ -107,24 +126,30 @@ impl Home {
             }),
             counts: CachePadded::new(Counts::new()),
             notifier,
-            operations: Table::new(operations),
+            operations: Table::new(slots),
             armed: AtomicUsize::new(0),
             stop: AtomicU32::new(0),
             clearing: AtomicU32::new(0),
-        })
+            identity,
+            residence,
+        }
     }
 
-    /// As a task carries it, with a reference counted.
-    pub(crate) fn into_raw(this: Arc<Self>) -> NonNull<()> {
-        let home = Arc::into_raw(this);
-        // SAFETY: an `Arc` never points to null.
-        unsafe { NonNull::new_unchecked(home.cast_mut().cast()) }
+    pub(crate) fn residence(&self) -> Residence {
+        self.residence
+    }
+
+    #[cfg(not(feature = "std"))]
+    #[inline]
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// The shared half of a task's worker.
     #[inline]
     pub(crate) fn of<'a>(task: TaskRef) -> &'a Self {
-        // SAFETY: every header is made with what `into_raw` gives, and the task holds a reference.
+        // SAFETY: every header is made with what `HomeRef::into_raw` gives, and the task holds that
+        // reference.
         unsafe { task.header().home.cast().as_ref() }
     }
 }
@@ -405,8 +430,8 @@ impl Home {
         self.mine.driver.set(hook);
     }
 
-    pub(crate) fn driver(&self) -> Option<NonNull<()>> {
-        self.mine.driver.get().map(|hook| hook.driver)
+    pub(crate) fn driver(&self) -> Option<DriverHook> {
+        self.mine.driver.get()
     }
 
     /// Whether the worker's end has begun: it takes nothing more.
@@ -544,11 +569,11 @@ fn release(task: TaskRef) {
 /// The caller has the reference and does not use it again.
 pub(crate) unsafe fn drop_reference(task: TaskRef) {
     if task.header().state.drop_reference() == References::None {
-        let home = task.header().home.cast::<Home>();
-        // SAFETY: it was the last reference; the home's was counted by `Home::into_raw`.
+        let home = task.header().home;
+        // SAFETY: it was the last reference, and the task's own reference to its home goes with it.
         unsafe {
             task.free();
-            drop(Arc::from_raw(home.as_ptr()));
+            let _given_up = HomeRef::from_raw(home);
         }
     }
 }

@@ -1,13 +1,12 @@
 //! The future of an operation.
 
-use alloc::sync::Arc;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use crate::operation::Orphaned;
 use crate::reactor::Token;
-use crate::service::home::Home;
+use crate::service::home_ref::HomeRef;
 
 /// Waits for an operation's result. Dropping it cancels the operation, and never blocks.
 ///
@@ -20,7 +19,7 @@ use crate::service::home::Home;
 /// If it is polled again after it has given its output.
 #[must_use = "dropping it cancels the operation"]
 pub struct InFlight {
-    home: Arc<Home>,
+    home: HomeRef,
     /// None: the result was given, and the slot left.
     token: Option<Token>,
 }
@@ -28,7 +27,7 @@ pub struct InFlight {
 impl InFlight {
     /// # Safety
     /// The token was just allocated from this home's table, and has no other future.
-    pub(crate) unsafe fn new(home: Arc<Home>, token: Token) -> Self {
+    pub(crate) unsafe fn new(home: HomeRef, token: Token) -> Self {
         Self { home, token: Some(token) }
     }
 

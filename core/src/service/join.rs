@@ -1,6 +1,5 @@
 //! Join handles.
 
-use alloc::sync::Arc;
 use core::fmt;
 use core::future::Future;
 use core::marker::PhantomData;
@@ -10,9 +9,11 @@ use core::ptr::NonNull;
 use core::task::{Context, Poll};
 
 use crate::service::home::{Home, drop_reference};
+use crate::service::home_ref::HomeRef;
 use crate::task::TaskRef;
 use crate::task::cell::{self, JoinError};
 use crate::task::state::State;
+use crate::task::storage::Place;
 
 /// Waits for a task's output. Dropping it detaches the task, which goes on.
 ///
@@ -39,12 +40,24 @@ impl<T> Unpin for JoinHandle<T> {}
 
 /// Makes a task of a worker, and its handle: the one allocation of a spawn. The caller hands the
 /// task to the worker.
+#[cfg(feature = "alloc")]
 pub(crate) fn task_of<F: Future>(
-    home: Arc<Home>,
+    home: HomeRef,
     future: F,
     state: State,
 ) -> (TaskRef, JoinHandle<F::Output>) {
-    let task = cell::allocate(future, state, Home::into_raw(home));
+    let task = cell::allocate(future, state, home.into_raw());
+    (task, JoinHandle { task, output: PhantomData })
+}
+
+/// The same, in a place that was reserved for it.
+pub(crate) fn task_in<F: Future, const BYTES: usize>(
+    place: Place<BYTES>,
+    home: HomeRef,
+    future: F,
+    state: State,
+) -> (TaskRef, JoinHandle<F::Output>) {
+    let task = place.fill(future, state, home.into_raw());
     (task, JoinHandle { task, output: PhantomData })
 }
 

@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `home` | the half of a worker that tasks, wakers and other threads reach |
+//! | `home_ref` | a reference to it, counted or into a static |
 //! | `context` | which worker ticks on this thread |
 //! | `waker` | a task's waker: the cheap local wake, and the other one |
 //! | `join` | join handles |
@@ -16,6 +17,7 @@
 
 pub(crate) mod context;
 pub(crate) mod home;
+pub(crate) mod home_ref;
 pub(crate) mod in_flight;
 pub(crate) mod join;
 pub(crate) mod poll_budget;

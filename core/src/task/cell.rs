@@ -1,5 +1,6 @@
-//! Header, future and output in one allocation.
+//! Header, future and output in one place: an allocation, or one that was reserved in a static.
 
+#[cfg(feature = "alloc")]
 use alloc::boxed::Box;
 use core::future::Future;
 use core::hint::unreachable_unchecked;
@@ -8,7 +9,9 @@ use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use core::task::{Context, Poll, Waker};
 
-use crate::sync::{self, SharedCell};
+#[cfg(feature = "alloc")]
+use crate::sync;
+use crate::sync::SharedCell;
 use crate::task::header::{Header, TaskRef, VTable};
 use crate::task::state::State;
 
@@ -52,7 +55,7 @@ struct Joinable {
 }
 
 #[repr(C)]
-struct TaskCell<F: Future> {
+pub(crate) struct TaskCell<F: Future> {
     joinable: Joinable,
     stage: SharedCell<Stage<F>>,
 }
@@ -66,15 +69,47 @@ enum Stage<F: Future> {
     Empty,
 }
 
+/// Frees the place of a task that is not referred to any more.
+pub(crate) type Free = unsafe fn(NonNull<Header>);
+
+impl<F: Future> TaskCell<F> {
+    /// A task at its spawn, for a place that `FREE` frees.
+    pub(crate) fn new<P: Placement<F>>(future: F, state: State, home: NonNull<()>) -> Self {
+        Self {
+            joinable: Joinable {
+                header: Header::new(Vtables::<F, P>::VTABLE, state, home),
+                waker: SharedCell::new(None),
+            },
+            stage: SharedCell::new(Stage::Future(future)),
+        }
+    }
+
+    /// Of the place that it is in.
+    pub(crate) fn end_of_life(&self) {
+        self.joinable.header.life().end();
+    }
+}
+
+/// Where a task's cell is.
+pub(crate) trait Placement<F: Future> {
+    /// Drops the cell and gives its place back. Its contract: the task is one in such a place, and
+    /// no reference to it is left.
+    const FREE: Free;
+}
+
+/// In an allocation of its own.
+#[cfg(feature = "alloc")]
+struct Allocated;
+
+#[cfg(feature = "alloc")]
+impl<F: Future> Placement<F> for Allocated {
+    const FREE: Free = free::<F>;
+}
+
 /// Puts a future and its header into a new allocation, the only one of a spawn.
+#[cfg(feature = "alloc")]
 pub(crate) fn allocate<F: Future>(future: F, state: State, home: NonNull<()>) -> TaskRef {
-    let cell = Box::new(TaskCell {
-        joinable: Joinable {
-            header: Header::new(Vtables::<F>::VTABLE, state, home),
-            waker: SharedCell::new(None),
-        },
-        stage: SharedCell::new(Stage::Future(future)),
-    });
+    let cell = Box::new(TaskCell::new::<Allocated>(future, state, home));
     let cell = NonNull::from(Box::leak(cell));
     // SAFETY: the pointer reaches the whole allocation, whose first field is the header; it lives
     // until the last reference frees it.
@@ -84,21 +119,21 @@ pub(crate) fn allocate<F: Future>(future: F, state: State, home: NonNull<()>) ->
 /// The cell of the join handle's waker.
 ///
 /// # Safety
-/// The task was made by [`allocate`].
+/// The task is a [`TaskCell`].
 pub(crate) unsafe fn join_waker<'a>(task: TaskRef) -> &'a SharedCell<Option<Waker>> {
-    // SAFETY: `Joinable` is the first field of what `allocate` makes, and both are `repr(C)`.
+    // SAFETY: `Joinable` is the first field of every `TaskCell`, and both are `repr(C)`.
     unsafe { &task.as_ptr().cast::<Joinable>().as_ref().waker }
 }
 
-struct Vtables<F>(F);
+struct Vtables<F, P>(F, P);
 
-impl<F: Future> Vtables<F> {
+impl<F: Future, P: Placement<F>> Vtables<F, P> {
     const VTABLE: &'static VTable = &VTable {
         poll: poll::<F>,
         cancel: cancel::<F>,
         take_output: take_output::<F>,
         drop_output: drop_output::<F>,
-        free: free::<F>,
+        free: P::FREE,
     };
 }
 
@@ -201,10 +236,11 @@ pub(crate) fn drop_waker(waker: Waker) {
     discard(catch(|| drop(waker)));
 }
 
+#[cfg(feature = "alloc")]
 unsafe fn free<F: Future>(task: NonNull<Header>) {
     // SAFETY: no reference is left, and `allocate` made it with `Box`.
     let cell = unsafe { Box::from_raw(task.cast::<TaskCell<F>>().as_ptr()) };
-    cell.joinable.header.life().end();
+    cell.end_of_life();
     sync::free(cell);
 }
 

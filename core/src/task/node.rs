@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use crate::sync::{AtomicPtr, Life};
+use crate::sync::{AtomicPtr, Life, const_but_under_loom};
 use crate::task::header::VTable;
 
 /// What an inbox hands over. It is the first field of everything that may stand in one, so that a
@@ -25,8 +25,10 @@ pub(crate) enum Kind {
 }
 
 impl Node {
-    pub(crate) fn new(kind: Kind) -> Self {
-        Self { next: AtomicPtr::new(ptr::null_mut()), kind, life: Life::new() }
+    const_but_under_loom! {
+        pub(crate) const fn new(kind: Kind) -> Self {
+            Self { next: AtomicPtr::new(ptr::null_mut()), kind, life: Life::new() }
+        }
     }
 
     #[inline]
