@@ -110,6 +110,7 @@ mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod time;
+pub mod timers;
 mod worker;
 mod worker_storage;
 
