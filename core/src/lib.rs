@@ -91,7 +91,7 @@ compile_error!(
 struct Readme;
 
 mod handle;
-mod inbox;
+pub mod inbox;
 #[cfg(feature = "io")]
 pub mod io;
 pub mod link;
@@ -100,7 +100,7 @@ mod models;
 mod operation;
 mod park;
 mod reactor;
-mod run_queue;
+pub mod run_queue;
 #[cfg(feature = "std")]
 mod runtime;
 mod service;

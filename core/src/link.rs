@@ -12,7 +12,7 @@ use crate::sync::{AtomicPtr, Life, const_but_under_loom};
 /// consumer. A queue of one owner reads and writes it as plain memory: relaxed, no
 /// read-modify-write.
 #[derive(Debug)]
-#[repr(C)]
+#[cfg_attr(not(loom), repr(transparent))]
 pub struct Link {
     next: AtomicPtr<Link>,
     life: Life,

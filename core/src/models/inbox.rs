@@ -8,10 +8,13 @@ use core::ptr::NonNull;
 use loom::thread;
 
 use super::{explore, join_all};
-use crate::inbox::{Inbox, Take};
+use crate::inbox::Take;
 use crate::sync::{self, SharedCell};
-use crate::task::node::{Kind, Node};
+use crate::task::node::{Entry, Kind, Node};
 use crate::task::state::{Snapshot, State};
+
+/// The worker's own.
+type Inbox = crate::inbox::MpscQueue<Entry>;
 
 /// What stands in the inbox.
 #[repr(C)]
@@ -50,7 +53,7 @@ impl Item {
 
 fn push(inbox: &Inbox, payload: usize) {
     // SAFETY: just made; the taker frees it.
-    unsafe { inbox.push(Item::make(payload)) };
+    inbox.push(unsafe { Entry::new(Item::make(payload)) });
 }
 
 /// Takes a node's payload and frees it: who touches it afterwards is found out.
@@ -64,9 +67,13 @@ fn open(node: NonNull<Node>) -> usize {
 }
 
 /// The one consumer.
-fn take(inbox: &Inbox) -> Take {
+fn take(inbox: &Inbox) -> Take<NonNull<Node>> {
     // SAFETY: each model has one thread that takes.
-    unsafe { inbox.take() }
+    match unsafe { inbox.take() } {
+        Take::Item(entry) => Take::Item(entry.node()),
+        Take::Empty => Take::Empty,
+        Take::Busy => Take::Busy,
+    }
 }
 
 /// Takes so many payloads, each pushed sooner or later.
@@ -74,12 +81,13 @@ fn take_all(inbox: &Inbox, count: usize) -> Vec<usize> {
     let mut taken = Vec::new();
     while taken.len() < count {
         match take(inbox) {
-            Take::Node(node) => taken.push(open(node)),
+            Take::Item(node) => taken.push(open(node)),
             Take::Empty | Take::Busy => thread::yield_now(),
         }
     }
     assert_eq!(take(inbox), Take::Empty);
-    assert!(inbox.is_drained() && !inbox.has_visible());
+    // SAFETY: as in `take`.
+    assert!(inbox.is_drained() && !unsafe { inbox.has_visible() });
     taken
 }
 
@@ -141,8 +149,8 @@ fn never_empty(preemptions: usize) {
         loop {
             assert!(!inbox.is_drained());
             match take(&inbox) {
-                Take::Node(node) if open(node) == 0 => break,
-                Take::Node(_) => others += 1,
+                Take::Item(node) if open(node) == 0 => break,
+                Take::Item(_) => others += 1,
                 Take::Busy => thread::yield_now(),
                 Take::Empty => panic!("a push is complete, and its node not taken"),
             }
@@ -172,7 +180,7 @@ fn pushed_again(threads: usize, mark: fn(&State) -> Snapshot, preemptions: usize
                 // SAFETY: the mark is this thread's, so the node stands nowhere.
                 unsafe {
                     item.payload.with_mut(|place| *place += 1);
-                    inbox.push(node);
+                    inbox.push(Entry::new(node));
                 }
             }
             usize::from(owes_push)
@@ -189,12 +197,12 @@ fn pushed_again(threads: usize, mark: fn(&State) -> Snapshot, preemptions: usize
             .collect();
         let (mut taken, mut others) = (0, 0);
         let look = |taken: &mut usize, others: &mut usize| match take(&inbox) {
-            Take::Node(found) if found == node => {
+            Take::Item(found) if found == node => {
                 *taken += 1;
                 assert_eq!(item.payload(), *taken);
                 item.state.take();
             }
-            Take::Node(other) => *others += 1 + open(other),
+            Take::Item(other) => *others += 1 + open(other),
             Take::Busy | Take::Empty => thread::yield_now(),
         };
         while taken + others < 1 + threads {
@@ -229,4 +237,30 @@ fn two_push_a_node_again() {
 #[test]
 fn deep_two_push_a_node_again() {
     pushed_again(2, State::schedule, 4);
+}
+
+/// The right to take goes from one thread to the other: each finds what the one before it left.
+#[test]
+fn one_consumer_after_the_other() {
+    explore(4, || {
+        let inbox = Arc::new(Inbox::new());
+        (0..3).for_each(|payload| push(&inbox, payload));
+        let take_one = |inbox: &Inbox| {
+            let mut consumer = loop {
+                match inbox.consumer() {
+                    Some(consumer) => break consumer,
+                    None => thread::yield_now(),
+                }
+            };
+            let Take::Item(entry) = consumer.take() else { panic!("all is there") };
+            open(entry.node())
+        };
+        let other = {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || take_one(&inbox))
+        };
+        let mut taken = [take_one(&inbox), other.join().unwrap(), take_one(&inbox)];
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1, 2]);
+    });
 }

@@ -38,6 +38,8 @@
 //! | inbox, take: says `Empty` for `Busy`, at the cut or where nothing is in reach | `inbox::busy_is_not_empty` |
 //! | inbox, take: forgets its place at the cut | `inbox::two_producers` |
 //! | inbox: is drained when nothing is visible | `inbox::busy_is_not_empty` |
+//! | inbox, `consumer`: `Acquire` → `Relaxed`, or its end `Release` → `Relaxed` | `inbox::one_consumer_after_the_other` |
+//! | inbox, `consumer`: by load and store | `inbox::one_consumer_after_the_other` |
 //! | park: no fence in `announce` or in `handed_over`, or a `SeqCst` load for it | `park::one_producer_and_a_worker_that_parks` |
 //! | park: no fence in `close` | `park::closed_or_found` |
 //! | park, `close`: `Release` → `Relaxed`; the failed claim: `Acquire` → `Relaxed` | `park::closed_or_found` |

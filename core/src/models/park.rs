@@ -10,13 +10,13 @@ use core::task::Waker;
 use loom::thread;
 
 use super::{Bell, explore, join_all};
-use crate::inbox::{Inbox, Take};
+use crate::inbox::{MpscQueue, Take};
 use crate::park::{Owed, Park};
 use crate::sync::SharedCell;
-use crate::task::node::{Kind, Node};
+use crate::task::node::{Entry, Kind, Node};
 
 struct Worker {
-    inbox: Inbox,
+    inbox: MpscQueue<Entry>,
     park: Park,
     bell: Arc<Bell>,
     /// What the worker leaves behind.
@@ -32,7 +32,7 @@ unsafe impl Sync for Worker {}
 impl Worker {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            inbox: Inbox::new(),
+            inbox: MpscQueue::new(),
             park: Park::new(),
             bell: Bell::new(),
             testament: SharedCell::new(0),
@@ -43,7 +43,7 @@ impl Worker {
     fn hand_over(&self) -> Owed {
         let node = NonNull::from(Box::leak(Box::new(Node::new(Kind::Operation))));
         // SAFETY: just made.
-        unsafe { self.inbox.push(node) };
+        self.inbox.push(unsafe { Entry::new(node) });
         let owed = self.park.handed_over();
         if owed == Owed::Notification {
             Waker::from(Arc::clone(&self.bell)).wake();
@@ -51,21 +51,24 @@ impl Worker {
         owed
     }
 
-    fn take(&self) -> Take {
+    fn take(&self) -> Take<()> {
         // SAFETY: each model has one thread that takes.
-        let take = unsafe { self.inbox.take() };
-        if let Take::Node(node) = take {
-            // SAFETY: it came out of a box, and is the taker's.
-            drop(unsafe { Box::from_raw(node.as_ptr()) });
+        match unsafe { self.inbox.take() } {
+            Take::Item(entry) => {
+                // SAFETY: it came out of a box, and is the taker's.
+                drop(unsafe { Box::from_raw(entry.node().as_ptr()) });
+                Take::Item(())
+            }
+            Take::Empty => Take::Empty,
+            Take::Busy => Take::Busy,
         }
-        take
     }
 
     /// Takes so many nodes, parking meanwhile.
     fn run(&self, mut count: usize, mut announcements: usize) {
         while count > 0 {
             match self.take() {
-                Take::Node(_) => count -= 1,
+                Take::Item(()) => count -= 1,
                 Take::Busy => thread::yield_now(),
                 Take::Empty => {
                     self.park.announce();

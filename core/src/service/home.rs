@@ -8,11 +8,11 @@ use core::task::{Context, Poll, Waker};
 
 use crossbeam_utils::CachePadded;
 
-use crate::inbox::{Inbox, Take};
+use crate::inbox::{MpscQueue, Take};
 use crate::operation::{Completed, Left, Slots, Table};
 use crate::park::{Owed, Park};
 use crate::reactor::{Completion, Token};
-use crate::run_queue::RunQueue;
+use crate::run_queue::Fifo;
 use crate::service::context::{self, Identity};
 use crate::service::home_ref::{HomeRef, Residence};
 use crate::service::stats::Counts;
@@ -21,12 +21,12 @@ use crate::sync::{AtomicU32, AtomicUsize, Cell, Ordering};
 use crate::task::TaskRef;
 use crate::task::cell;
 use crate::task::header::Header;
-use crate::task::node::{Kind, Node};
+use crate::task::node::{Entry, Kind, Node};
 use crate::task::state::{References, Taken};
 
 /// The shared half of a worker.
 pub(crate) struct Home {
-    inbox: Inbox,
+    inbox: MpscQueue<Entry>,
     park: CachePadded<Park>,
     /// The owner's half: touched by the worker's thread alone.
     mine: CachePadded<Mine>,
@@ -45,8 +45,8 @@ pub(crate) struct Home {
 
 /// What only the worker's own thread touches.
 struct Mine {
-    local: RunQueue,
-    io: RunQueue,
+    local: Fifo<TaskRef>,
+    io: Fifo<TaskRef>,
     wake_to: Cell<WakeTo>,
     /// The first of the tasks that the worker knows, linked through `Header::kin`.
     tasks: Cell<Option<TaskRef>>,
@@ -115,11 +115,11 @@ impl Home {
 
     fn new(notifier: Waker, slots: Slots, identity: Identity, residence: Residence) -> Self {
         Self {
-            inbox: Inbox::new(),
+            inbox: MpscQueue::new(),
             park: CachePadded::new(Park::new()),
             mine: CachePadded::new(Mine {
-                local: RunQueue::new(),
-                io: RunQueue::new(),
+                local: Fifo::new(),
+                io: Fifo::new(),
                 wake_to: Cell::new(WakeTo::Local),
                 tasks: Cell::new(None),
                 driver: Cell::new(None),
@@ -202,11 +202,11 @@ impl Home {
     }
 
     /// # Safety
-    /// As `Inbox::push`.
+    /// As `Entry::new`.
     #[inline]
     unsafe fn push(&self, node: NonNull<Node>) {
         // SAFETY: passed on to the caller.
-        unsafe { self.inbox.push(node) };
+        self.inbox.push(unsafe { Entry::new(node) });
         self.tell();
     }
 
@@ -268,8 +268,8 @@ impl Home {
         let mut come = 1;
         loop {
             // SAFETY: the worker is gone, and the count makes this the one consumer.
-            while let Take::Node(node) = unsafe { self.inbox.take() } {
-                self.discard(node);
+            while let Take::Item(entry) = unsafe { self.inbox.take() } {
+                self.discard(entry.node());
             }
             // Ordering: as above, the Release on success, the Acquire on failure.
             match self.clearing.compare_exchange(come, 0, Ordering::Release, Ordering::Acquire) {
@@ -334,7 +334,8 @@ impl Home {
 
     #[inline]
     pub(crate) fn has_remote(&self) -> bool {
-        self.inbox.has_visible()
+        // SAFETY: the owner is the one consumer.
+        unsafe { self.inbox.has_visible() }
     }
 
     /// Whether the inbox is empty and no push is half done.
@@ -361,7 +362,7 @@ impl Home {
     pub(crate) fn next_remote(&self) -> Delivery {
         // SAFETY: the owner is the one consumer.
         let node = match unsafe { self.inbox.take() } {
-            Take::Node(node) => node,
+            Take::Item(entry) => entry.node(),
             Take::Empty => return Delivery::Empty,
             Take::Busy => return Delivery::Busy,
         };
@@ -543,7 +544,7 @@ impl Home {
 
 /// Transition 5.
 #[inline]
-fn next_of(lane: &RunQueue) -> Option<TaskRef> {
+fn next_of(lane: &Fifo<TaskRef>) -> Option<TaskRef> {
     loop {
         let task = lane.pop()?;
         if task.header().marks.leave_lane() {

@@ -1,9 +1,11 @@
 //! What every task carries, whatever its future: eight words.
 
 use core::hint::unreachable_unchecked;
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::task::{Context, Poll};
 
+use crate::link::{Link, Linked};
 use crate::sync::{Cell, Life};
 use crate::task::node::{Kind, Node};
 use crate::task::state::{Marks, State};
@@ -19,7 +21,7 @@ pub(crate) struct Header {
     /// only what lies above this module knows its type.
     pub(crate) home: NonNull<()>,
     /// The lane's link. Owner only; meaningful while `QUEUED`.
-    pub(crate) next: Cell<Option<TaskRef>>,
+    lane: Link,
     /// The links of the worker's list of tasks. Owner only; meaningful from `ADOPTED` to `ENDED`.
     pub(crate) kin: Kin,
     /// The owner's marks.
@@ -52,7 +54,7 @@ impl Header {
             node: Node::new(Kind::Task(vtable)),
             state,
             home,
-            next: Cell::new(None),
+            lane: Link::new(),
             kin: Kin { previous: Cell::new(None), next: Cell::new(None) },
             marks: Marks::new(),
         }
@@ -143,6 +145,23 @@ impl TaskRef {
     pub(crate) unsafe fn free(self) {
         // SAFETY: passed on to the caller.
         unsafe { (self.header().vtable().free)(self.0) }
+    }
+}
+
+/// A task's place in a lane.
+// SAFETY: the scheduler's reference keeps the task alive while it is `QUEUED`, and whoever sets that
+// mark pushes the task, so there is one handle that counts; a header stays where it is.
+unsafe impl Linked for TaskRef {
+    #[inline]
+    fn into_link(self) -> NonNull<Link> {
+        // SAFETY: the task is alive. No reference is made: the pointer goes on reaching all of it.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).lane) }
+    }
+
+    #[inline]
+    unsafe fn from_link(link: NonNull<Link>) -> Self {
+        // SAFETY: `into_link` made it from the pointer to the header, by the contract.
+        Self(unsafe { link.byte_sub(offset_of!(Header, lane)) }.cast())
     }
 }
 
