@@ -55,13 +55,25 @@
 //!   fires as many as it was told to, no more.
 //!
 //! # Why this queue
-//! It is a balanced tree, threaded through the timers themselves. What else there is has one long
-//! step: a pairing heap's removal, a wheel's cascade, the growth of an array. Against what
-//! the standard library offers, and against a leftist heap in its place, which gives the same
-//! bounds; nanoseconds an operation on a virtual machine with two cores, each the lowest of three
-//! runs' medians (`cargo bench -p evenkeel --features std --bench timers`):
+//! It is a balanced tree that runs through the timers themselves. What else there is has one long
+//! step: a pairing heap's removal, a wheel's cascade, the growth or the clearing out of an array.
+//! Nanoseconds for one operation with 10, 1,000 and 100,000 live timers, the lowest median of some
+//! runs on a virtual machine of two cores (`cargo bench -p evenkeel --features std --bench
+//! timers`). *Fire* takes the earliest and sets it anew, *cancel* sets any one anew; the spans are
+//! random, or all equal, as of many connections with one timeout:
 //!
-//! TABLE
+//! | | `TimerQueue` | leftist heap | `BTreeMap` | `BinaryHeap` |
+//! |---|---|---|---|---|
+//! | fire, equal | 16, 19, 32 | 17, 129, 592 | 25, 45, 85 | 20, 41, 73 |
+//! | cancel, equal | 34, 57, 283 | 38, 80, 466 | 37, 112, 339 | 17, 16, 27 |
+//! | fire, random | 37, 99, 525 | 31, 131, 618 | 41, 88, 238 | 29, 51, 247 |
+//! | cancel, random | 63, 126, 709 | 47, 86, 424 | 55, 135, 438 | 35, 42, 158 |
+//!
+//! So it loses where spans are random and timers so many that they don't fit the cache: by up to
+//! 2.2 times to the map, whose nodes hold eleven keys each, but are allocated. The binary heap can't
+//! cancel: it leaves what was cancelled where it is, and clears it out in one long step. The leftist
+//! heap, intrusive as well and with the same bounds, was measured in this queue's place; it cancels
+//! faster where spans are random, and fires up to 18 times slower where they are equal.
 
 mod interval;
 mod queue;

@@ -130,12 +130,12 @@ impl<Q: Timers> Future for Sleep<Q> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.into_ref().get_ref();
-        // Neither a clone nor a drop of a waker is ours: it may expire the queue, or panic. So what
-        // we know is looked up anew after each, and each comes between two consistent states.
-        let fresh = if this.keeps(context.waker()) { None } else { Some(context.waker().clone()) };
         if this.is_elapsed() {
             return Poll::Ready(());
         }
+        // Neither a clone nor a drop of a waker is ours: it may expire the queue, or panic. So each
+        // comes between two consistent states, and what we know is looked up anew after it.
+        let fresh = if this.keeps(context.waker()) { None } else { Some(context.waker().clone()) };
         let stale = match fresh {
             Some(_) => this.node.payload().waker.replace(fresh),
             None => None,

@@ -309,10 +309,13 @@ fn a_sleep_that_was_never_polled_leaves_no_trace() {
 
 #[test]
 fn a_queue_may_move_and_end_with_a_leaked_sleep_in_it() {
+    /// Where the leak sanitizer finds that it was meant.
+    static LEAKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     let queue = TimerQueue::new();
     for deadline in [5, 1, 9] {
         let mut sleep = Box::pin(queue.sleep_until(at(deadline)));
         assert!(poll(sleep.as_mut()).is_pending());
+        LEAKED.lock().unwrap().push(core::ptr::from_ref(sleep.as_ref().get_ref()).addr());
         core::mem::forget(sleep);
     }
     let queue = Box::new(queue);
@@ -441,6 +444,21 @@ fn a_clone_of_the_waker_may_fire_the_timer_that_it_is_for() {
     let meddling = meddling_waker();
     assert!(sleep.as_mut().poll(&mut Context::from_waker(&meddling)).is_ready());
     assert_eq!(count.wakes(), 1);
+}
+
+#[test]
+fn the_waker_is_cloned_once_and_not_at_all_when_there_is_nothing_to_wait_for() {
+    let queue = TimerQueue::new();
+    let mut sleep = pin!(queue.sleep_until(at(5)));
+    let meddling = meddling_waker();
+    let context = &mut Context::from_waker(&meddling);
+    assert!(sleep.as_mut().poll(context).is_pending());
+    ON_CLONE.set(Some(Box::new(|| panic!("a needless clone"))));
+    assert!(sleep.as_mut().poll(context).is_pending());
+    assert_eq!(fired(&queue, 5), 1);
+    assert!(sleep.as_mut().poll(context).is_ready());
+    assert!(sleep.as_mut().poll(context).is_ready());
+    ON_CLONE.take();
 }
 
 #[test]
