@@ -15,7 +15,15 @@ mod real {
     #[cfg(feature = "portable-atomic")]
     pub(crate) use portable_atomic::{AtomicPtr, AtomicU32, AtomicUsize};
     #[cfg(feature = "std")]
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+    #[cfg(feature = "std")]
     pub(crate) use std::thread_local;
+
+    /// Locks. Nothing that a lock of this crate protects is left half done by a panic.
+    #[cfg(feature = "std")]
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 
     /// A cell that several threads reach; who may when is the business of the state beside it.
     ///
@@ -38,6 +46,11 @@ mod real {
         pub(crate) fn with_mut<U>(&self, access: impl FnOnce(*mut T) -> U) -> U {
             access(self.0.get())
         }
+    }
+
+    /// As many null pointers as the type says: what an array of them is made with in a `const fn`.
+    pub(crate) const fn null_pointers<T, const COUNT: usize>() -> [AtomicPtr<T>; COUNT] {
+        [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT]
     }
 
     /// Whether the allocation that this is part of is still there. Nothing at all but under loom,
@@ -84,6 +97,14 @@ mod real {
     pub(crate) use loom::cell::UnsafeCell as SharedCell;
     pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
+    #[cfg(feature = "std")]
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+
+    #[cfg(feature = "std")]
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().expect("no model panics under a lock and goes on")
+    }
+
     /// Each of a model's threads has its own, which are one thread to std.
     #[cfg(feature = "std")]
     macro_rules! loom_thread_local {
@@ -93,6 +114,10 @@ mod real {
     }
     #[cfg(feature = "std")]
     pub(crate) use loom_thread_local as thread_local;
+
+    pub(crate) fn null_pointers<T, const COUNT: usize>() -> [AtomicPtr<T>; COUNT] {
+        core::array::from_fn(|_| AtomicPtr::new(core::ptr::null_mut()))
+    }
 
     /// A spin loop: loom wants to know that it can't go on by itself.
     pub(crate) struct Backoff;
