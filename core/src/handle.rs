@@ -8,11 +8,14 @@ use core::future::Future;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
+use core::time::Duration;
 
 use crate::reactor::{Reactor, Submitted, Token};
 use crate::service::home::{Cancel, DriverHook, Home};
 use crate::service::home_ref::HomeRef;
 use crate::service::in_flight::InFlight;
+#[cfg(feature = "std")]
+use crate::service::join::stealable_of;
 #[cfg(feature = "alloc")]
 use crate::service::join::task_of;
 use crate::service::join::{JoinHandle, task_in};
@@ -22,6 +25,7 @@ use crate::shared::Shared;
 use crate::task::state::State;
 use crate::task::storage::Place;
 use crate::time::{Clock, Instant};
+use crate::timers::{Interval, Sleep, Timeout, TimerQueue, Timers, ZeroPeriod};
 
 /// The worker's reactor and clock, with the shared half beside them. It stays on the worker's
 /// thread.
@@ -244,6 +248,29 @@ impl<R: Reactor + 'static> Handle<R> {
         handle
     }
 
+    /// Spawns a task that other workers of the [`Team`](crate::Team) may steal, at the back of the
+    /// local lane. One allocation, for future, header and output together; a system call only if
+    /// another worker idles, which is woken.
+    ///
+    /// On a worker that is in no team it is a task like any other: nobody steals it.
+    ///
+    /// If the worker has ended, and no other of its team is there, the future is dropped and the
+    /// handle's output is [`JoinError::Cancelled`](crate::JoinError::Cancelled).
+    #[cfg(feature = "std")]
+    pub fn spawn_stealable<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let home = &self.driver.home;
+        if !home.is_in_team() {
+            return self.spawn(future);
+        }
+        let (task, handle) = stealable_of(home.clone(), future);
+        home.take_in_and_queue_stealable(task);
+        handle
+    }
+
     /// Submits an operation to the reactor. The kernel has it after the reactor's next poll at the
     /// latest, which comes as soon as what the last one found has been served: within
     /// 3 × [`POLL_BATCH`](crate::POLL_BATCH) dispatches, and three where it found nothing.
@@ -288,6 +315,118 @@ impl<R: Reactor + 'static> Handle<R> {
     #[must_use]
     pub fn remote(&self) -> Remote<R> {
         Remote { home: self.driver.home.clone(), reactor: PhantomData }
+    }
+}
+
+/// Timers. They belong to the worker: they fire while it is ticked, into its `io` lane, at the first
+/// look at the clock that finds them due, which comes within a clock stride (about a microsecond; 64
+/// dispatches when they suddenly take longer). They keep their order, and are never early.
+///
+/// Nothing here allocates or makes a system call. What is returned stays on the worker's thread, but
+/// may be polled by any task there, through any combinator.
+impl<R: Reactor + 'static> Handle<R> {
+    /// A future that is ready so long after now, at the earliest. It gives way at least once, so
+    /// with no time at all it is a yield that waits for the next look at the clock.
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")]
+    /// # fn main() -> Result<(), evenkeel::testing::SimError> {
+    /// # use evenkeel::testing::{SimReactor, VirtualClock};
+    /// # use evenkeel::{Worker, WorkerConfig};
+    /// use core::time::Duration;
+    ///
+    /// # let clock = VirtualClock::new();
+    /// # let mut worker = Worker::new(SimReactor::new(&clock), clock, WorkerConfig::default());
+    /// let handle = worker.handle();
+    /// let task = worker.handle().spawn(async move {
+    ///     let start = handle.now();
+    ///     handle.sleep(Duration::from_millis(5)).await;
+    ///     assert!(handle.now() - start >= Duration::from_millis(5));
+    ///
+    ///     let never = core::future::pending::<()>();
+    ///     assert!(handle.timeout(Duration::from_millis(2), never).await.is_err());
+    /// });
+    /// # while !task.is_finished() {
+    /// #     if worker.tick()?.rest == evenkeel::Rest::Idle && !task.is_finished() {
+    /// #         worker.park(evenkeel::Wait::Forever)?;
+    /// #     }
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "testing"))]
+    /// # fn main() {}
+    /// ```
+    pub fn sleep(&self, span: Duration) -> Sleep<WorkerTimers<R>> {
+        self.timers().sleep(span)
+    }
+
+    /// A future that is ready at this time, at the earliest.
+    pub fn sleep_until(&self, deadline: Instant) -> Sleep<WorkerTimers<R>> {
+        self.timers().sleep_until(deadline)
+    }
+
+    /// A future that gives up so long after now.
+    pub fn timeout<F: Future>(&self, span: Duration, future: F) -> Timeout<F, WorkerTimers<R>> {
+        self.timers().timeout(span, future)
+    }
+
+    /// A future that gives up at this time.
+    pub fn timeout_at<F: Future>(
+        &self,
+        deadline: Instant,
+        future: F,
+    ) -> Timeout<F, WorkerTimers<R>> {
+        self.timers().timeout_at(deadline, future)
+    }
+
+    /// A tick each period, the first of them one period after now. They don't drift; what becomes
+    /// of those that are missed is said by [`MissedTicks`](crate::timers::MissedTicks).
+    ///
+    /// # Errors
+    /// If the period is zero.
+    pub fn interval(&self, period: Duration) -> Result<Interval<WorkerTimers<R>>, ZeroPeriod> {
+        self.timers().interval(period)
+    }
+
+    /// A tick at `first`, and then one each period.
+    ///
+    /// # Errors
+    /// If the period is zero.
+    pub fn interval_at(
+        &self,
+        first: Instant,
+        period: Duration,
+    ) -> Result<Interval<WorkerTimers<R>>, ZeroPeriod> {
+        self.timers().interval_at(first, period)
+    }
+
+    fn timers(&self) -> WorkerTimers<R> {
+        WorkerTimers { handle: self.clone() }
+    }
+}
+
+/// How the timers that a [`Handle`] gives reach their worker.
+pub struct WorkerTimers<R: 'static> {
+    handle: Handle<R>,
+}
+
+// SAFETY: the timers are the shared half's, which the driver refers to for ever and the handle keeps
+// in place, and the handle is never exchanged.
+unsafe impl<R> Timers for WorkerTimers<R> {
+    fn timers(&self) -> &TimerQueue {
+        self.handle.driver.home.timers()
+    }
+}
+
+impl<R> Clock for WorkerTimers<R> {
+    fn now(&self) -> Instant {
+        self.handle.driver.clock.now()
+    }
+}
+
+impl<R> fmt::Debug for WorkerTimers<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerTimers").finish_non_exhaustive()
     }
 }
 

@@ -105,8 +105,13 @@ pub mod run_queue;
 mod runtime;
 mod service;
 mod shared;
+pub mod steal;
 mod sync;
 mod task;
+#[cfg(feature = "std")]
+mod team;
+#[cfg(feature = "std")]
+mod team_threads;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod time;
@@ -114,7 +119,7 @@ pub mod timers;
 mod worker;
 mod worker_storage;
 
-pub use handle::{Handle, Remote, SubmitError};
+pub use handle::{Handle, Remote, SubmitError, WorkerTimers};
 pub use operation::Orphaned;
 pub use reactor::{
     Completion, Completions, POLL_BATCH, Polled, Reactor, Readiness, Refused, Submitted, Token,
@@ -129,6 +134,10 @@ pub use service::{
 pub use task::cell::JoinError;
 pub use task::storage::{Place, StorageFull, TaskFn, TaskStorage, task_size};
 pub use task::{YieldNow, yield_now};
+#[cfg(feature = "std")]
+pub use team::{NoWorker, Team, TeamError};
+#[cfg(feature = "std")]
+pub use team_threads::{TeamConfig, TeamStartError, TeamThreads};
 #[cfg(feature = "std")]
 pub use time::MonotonicClock;
 pub use time::{Clock, Instant};

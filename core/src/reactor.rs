@@ -75,10 +75,23 @@ pub enum Readiness {
 pub enum Wait {
     /// Not at all: take what is there.
     Never,
-    /// Until a completion, the notifier, or this point in the reactor's time.
+    /// Until a completion, the notifier, or this point on the worker's clock, whichever comes first.
+    /// Never earlier than that point for its sake: a timer would not be due yet.
     Until(Instant),
     /// Until a completion or the notifier.
     Forever,
+}
+
+impl Wait {
+    /// No longer than until this point.
+    #[must_use]
+    pub(crate) fn at_most_until(self, deadline: Instant) -> Self {
+        match self {
+            Self::Never => Self::Never,
+            Self::Until(end) => Self::Until(end.min(deadline)),
+            Self::Forever => Self::Until(deadline),
+        }
+    }
 }
 
 /// What became of an operation that was submitted.

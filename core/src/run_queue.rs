@@ -182,6 +182,17 @@ impl<T: Linked> Fifo<T> {
     }
 }
 
+#[cfg(feature = "std")]
+impl<T: Linked + Copy> Fifo<T> {
+    /// The item at the front, which stays there: for who has to know which it is.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<T> {
+        // SAFETY: `push` had it from `into_link`. That the handle is `Copy` means that one more of
+        // it gives nobody a right to the item.
+        NonNull::new(self.first.get()).map(|item| unsafe { T::from_link(item) })
+    }
+}
+
 impl<T: Linked> RunQueue for Fifo<T> {
     type Item = T;
 

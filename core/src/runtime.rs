@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::handle::Remote;
 use crate::reactor::Reactor;
+use crate::team::Team;
 use crate::time::MonotonicClock;
 use crate::worker::{Worker, WorkerConfig};
 
@@ -113,14 +114,14 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for StopError<E> {}
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct WorkerThread<R: Reactor> {
+pub struct WorkerThread<R: Reactor + 'static> {
     remote: Remote<R>,
     ended: mpsc::Receiver<Result<(), R::Error>>,
     /// There until somebody has waited for it.
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl<R: Reactor> Drop for WorkerThread<R> {
+impl<R: Reactor + 'static> Drop for WorkerThread<R> {
     fn drop(&mut self) {
         self.remote.stop();
     }
@@ -140,6 +141,19 @@ where
         E: Send + 'static,
         Make: FnOnce() -> Result<R, E> + Send + 'static,
     {
+        Self::start_in(config, None, make_reactor)
+    }
+
+    /// The same, in a team that has room.
+    pub(crate) fn start_in<E, Make>(
+        config: ThreadConfig,
+        team: Option<Team>,
+        make_reactor: Make,
+    ) -> Result<Self, StartError<E>>
+    where
+        E: Send + 'static,
+        Make: FnOnce() -> Result<R, E> + Send + 'static,
+    {
         if config.name.contains('\0') {
             let why = "a thread's name must not contain a null byte";
             return Err(StartError::Thread(io::Error::new(io::ErrorKind::InvalidInput, why)));
@@ -154,6 +168,9 @@ where
                 Err(error) => return drop(started.send(Err(error))),
             };
             let mut worker = Worker::new(reactor, MonotonicClock::new(), config.worker);
+            if let Some(team) = team {
+                worker.join(&team).expect("the team was made with room for this worker");
+            }
             if started.send(Ok(worker.remote())).is_err() {
                 return; // Nobody waits for it any more.
             }

@@ -11,14 +11,17 @@ use core::num::NonZeroU32;
 use crate::handle::{Driver, Handle, Remote};
 use crate::reactor::{Completions, Polled, Reactor, Readiness, Wait};
 use crate::service::context::{ContextHook, Identity, Ticking};
-use crate::service::home::{Delivery, Home};
+use crate::service::home::{Delivery, Dispatched, Home};
 use crate::service::poll_budget::{PollBudget, PollShare};
 use crate::service::stride::Stride;
 use crate::service::turns::Lane;
 use crate::shared::Shared;
 use crate::sync::Backoff;
 use crate::task::TaskRef;
-use crate::time::Clock;
+#[cfg(feature = "std")]
+use crate::team::{Team, TeamError};
+use crate::time::{Clock, Instant};
+use crate::timers::More;
 use crate::worker_storage::{StorageTaken, WorkerStorage};
 
 /// What a worker is made with.
@@ -116,6 +119,8 @@ pub struct Tick {
     pub dry_polls: u32,
     /// How many operations ended.
     pub completions: u32,
+    /// How many timers fired.
+    pub timers: u32,
     /// Why it ended.
     pub rest: Rest,
 }
@@ -253,6 +258,16 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
         self.handle().remote()
     }
 
+    /// Joins a team, for good. From now on it must be ticked, or dropped: a worker that idles is
+    /// called by the others to help, and they rely on it.
+    ///
+    /// # Errors
+    /// If the team is full or ended, or the worker is in one.
+    #[cfg(feature = "std")]
+    pub fn join(&mut self, team: &Team) -> Result<(), TeamError> {
+        team.take_in(&self.driver.home)
+    }
+
     /// Ticks and parks until it is asked to stop.
     ///
     /// # Errors
@@ -272,8 +287,8 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
         }
     }
 
-    /// Looks at the clock once, then dispatches until the next look is due: about a microsecond, at
-    /// most 64 dispatches, at least one. It looks at the inbox and at the reactor before each.
+    /// Looks at the clock once and fires the timers that are due, a batch at most; then dispatches
+    /// until the next look is due: about a microsecond, at most 64 dispatches, at least one. It looks at the inbox and at the reactor before each.
     ///
     /// Allocates nothing. A system call is made only by a poll of the reactor.
     ///
@@ -294,6 +309,7 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
             polls: 0,
             dry_polls: 0,
             completions: 0,
+            timers: 0,
             rest: Rest::Stopped,
         };
         if self.driver.home.is_stopping() {
@@ -305,46 +321,29 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
         let _ticking = Ticking::enter(home);
         let now = driver.clock.now();
         let budget = stride.next(now, *since_look).min(most.get());
-        let mut look = Look { poll_due: service.poll_budget.is_due(now) };
-        let mut done = 0;
-        // Of these, what did not come from the local lane while the others were empty.
-        let mut in_turn = 0;
-        tick.rest = loop {
-            if done == budget {
-                break Rest::Spent;
-            }
-            let readiness = driver.reactor.borrow_mut().readiness();
-            if !look.polls(readiness) && !home.has_remote() && !home.has_io() {
-                match home.next_local() {
-                    Some(task) => home.dispatch(task),
-                    None if home.is_drained() => break Rest::Idle,
-                    None => break Rest::Busy,
-                }
-            } else {
-                match service.find(driver, readiness, &mut look, &mut tick)? {
-                    Found::Task(lane, task) => {
-                        home.dispatch(task);
-                        tick.dispatches.count(lane);
-                    }
-                    Found::Settled => tick.settled += 1,
-                    Found::Nothing => break Rest::Idle,
-                    Found::Busy => break Rest::Busy,
-                }
-                in_turn += 1;
-            }
-            done += 1;
+        let mut look = Look {
+            poll_due: service.poll_budget.is_due(now),
+            timers_due: home.timers().next_deadline().is_some_and(|deadline| deadline <= now),
         };
-        tick.dispatches.local += done - in_turn;
-        *since_look = done;
-        if tick.rest != Rest::Spent {
+        if look.timers_due && !home.has_io() {
+            service.fire_timers(driver, now, &mut look, &mut tick)?;
+        }
+        let rest = if home.is_in_team() {
+            home.keep_up_with_team();
+            service.serve(driver, budget, &mut look, &mut tick, Home::dispatch_next)
+        } else {
+            service.serve(driver, budget, &mut look, &mut tick, Home::dispatch_next_pinned)
+        };
+        *since_look = tick.dispatches.total() + tick.settled;
+        if !matches!(rest, Ok(Rest::Spent)) {
             stride.pause();
         }
         home.counts.dispatches.add(tick.dispatches.total() as usize);
-        Ok(tick)
+        rest.map(|rest| Tick { rest, ..tick })
     }
 
     /// Announces that the worker parks, looks once more, and blocks in the reactor as long as
-    /// `wait` says, or until something is handed over or an operation ends.
+    /// `wait` says, or until something is handed over, an operation ends or a timer is due.
     ///
     /// To be called when a tick has said [`Rest::Idle`]; otherwise it finds something to do and
     /// returns at once. One system call, by the reactor.
@@ -352,20 +351,24 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
     /// # Errors
     /// What the reactor could not mend.
     pub fn park(&mut self, wait: Wait) -> Result<Parked, R::Error> {
-        self.driver.home.announce_park();
-        if self.driver.home.has_own()
-            || !self.driver.home.is_drained()
-            || self.driver.home.is_stopping()
-            || self.driver.reactor.borrow_mut().readiness() == Readiness::Ready
-        {
-            self.driver.home.resume();
-            self.driver.home.counts.retractions.add(1);
-            return Ok(Parked::Retracted);
-        }
         let Self { driver, stride, service, .. } = self;
         let home = &*driver.home;
+        home.announce_park();
+        let deadline = home.timers().next_deadline();
+        if home.has_own()
+            || !home.is_drained()
+            || home.is_stopping()
+            || home.could_steal()
+            || deadline.is_some_and(|deadline| deadline <= driver.clock.now())
+            || driver.reactor.borrow_mut().readiness() == Readiness::Ready
+        {
+            home.resume();
+            home.counts.retractions.add(1);
+            return Ok(Parked::Retracted);
+        }
         service.found.clear();
         home.counts.parks.add(1);
+        let wait = deadline.map_or(wait, |deadline| wait.at_most_until(deadline));
         let polled = driver.reactor.borrow_mut().poll(wait, &mut service.found);
         home.resume();
         stride.pause();
@@ -388,6 +391,75 @@ struct Service {
 }
 
 impl Service {
+    /// Dispatches until the budget is spent or there is nothing to run. `next` dispatches the front
+    /// of the local lane.
+    #[inline(never)]
+    fn serve<R: Reactor, C: Clock>(
+        &mut self,
+        driver: &Driver<R, C>,
+        budget: u32,
+        look: &mut Look,
+        tick: &mut Tick,
+        next: impl Fn(&Home) -> Dispatched,
+    ) -> Result<Rest, R::Error> {
+        let home = &*driver.home;
+        let mut done = 0;
+        // Of these, what did not come from the local lane while the others were empty.
+        let mut in_turn = 0;
+        let rest = loop {
+            if done == budget {
+                break Ok(Rest::Spent);
+            }
+            let readiness = driver.reactor.borrow_mut().readiness();
+            if !look.polls(readiness) && !home.has_remote() && !home.has_io() {
+                match next(home) {
+                    Dispatched::One => {}
+                    Dispatched::None if !home.is_drained() => break Ok(Rest::Busy),
+                    Dispatched::None if home.steal() > 0 => continue,
+                    Dispatched::None => break Ok(Rest::Idle),
+                }
+            } else {
+                match self.find(driver, readiness, look, tick) {
+                    Ok(Found::Task(lane, task)) => {
+                        home.dispatch(task);
+                        tick.dispatches.count(lane);
+                    }
+                    Ok(Found::Settled) => tick.settled += 1,
+                    Ok(Found::Nothing) if home.steal() > 0 => continue,
+                    Ok(Found::Nothing) => break Ok(Rest::Idle),
+                    Ok(Found::Busy) => break Ok(Rest::Busy),
+                    Err(error) => break Err(error),
+                }
+                in_turn += 1;
+                // The next look at the clock fires more of them.
+                if look.timers_due && !home.has_io() {
+                    done += 1;
+                    break Ok(Rest::Spent);
+                }
+            }
+            done += 1;
+        };
+        tick.dispatches.local += done - in_turn;
+        rest
+    }
+
+    /// Fires a batch of timers into the `io` lane, which is empty. A poll that is due comes with it:
+    /// else timers that are set again and again would keep the lane filled, and the reactor waiting.
+    #[inline(never)]
+    fn fire_timers<R: Reactor, C: Clock>(
+        &mut self,
+        driver: &Driver<R, C>,
+        now: Instant,
+        look: &mut Look,
+        tick: &mut Tick,
+    ) -> Result<(), R::Error> {
+        let expired = driver.home.expire(now);
+        look.timers_due = expired.more == More::Due;
+        tick.timers += u32::try_from(expired.fired).expect("a batch is small");
+        let readiness = driver.reactor.borrow_mut().readiness();
+        if look.polls(readiness) { self.poll(driver, readiness, look, tick) } else { Ok(()) }
+    }
+
     /// Several lanes may hold work: they take turns.
     #[inline(never)]
     fn find<R: Reactor, C: Clock>(
@@ -407,8 +479,9 @@ impl Service {
                 Lane::Local => home.next_local(),
                 Lane::Io => {
                     // What a poll found is served before the next poll, so the lane never holds
-                    // more than a batch, and its tasks keep the order of their events. At this
-                    // lane's turn, so that the others wait for no more polls than they have to.
+                    // more than a batch of completions and one of timers, and its tasks keep the
+                    // order of their events. At this lane's turn, so that the others wait for no
+                    // more polls than they have to.
                     if polls && !home.has_io() {
                         self.poll(driver, readiness, look, tick)?;
                     }
@@ -486,6 +559,8 @@ impl Service {
 
 /// What is known since the last look at the clock.
 struct Look {
+    /// Whether timers are due that have not fired: the batch was full, or the lane was not empty.
+    timers_due: bool,
     /// Whether a reactor that can't tell is to be polled.
     poll_due: bool,
 }

@@ -17,6 +17,7 @@ pub type ContextHook = fn() -> usize;
 mod known {
     use super::{ContextHook, Home};
     use core::cell::Cell;
+    use core::marker::PhantomData;
     use core::ptr;
 
     crate::sync::thread_local! {
@@ -39,18 +40,28 @@ mod known {
         TICKING.with(|ticking| ptr::eq(ticking.get(), home))
     }
 
+    /// Asks the worker that ticks on this thread; the answer is "no" if none does.
+    #[inline]
+    pub(crate) fn with_ticking(ask: impl FnOnce(&Home) -> bool) -> bool {
+        let ticking = TICKING.with(Cell::get);
+        // SAFETY: not null, so its worker ticks on this thread, and holds it: `Ticking` borrows it
+        // and puts back what was there before.
+        unsafe { ticking.as_ref() }.is_some_and(ask)
+    }
+
     /// While it lives the worker ticks on this thread; then the one before it does.
-    pub(crate) struct Ticking {
+    pub(crate) struct Ticking<'a> {
+        home: PhantomData<&'a Home>,
         before: *const Home,
     }
 
-    impl Ticking {
-        pub(crate) fn enter(home: &Home) -> Self {
-            Self { before: TICKING.with(|ticking| ticking.replace(home)) }
+    impl<'a> Ticking<'a> {
+        pub(crate) fn enter(home: &'a Home) -> Self {
+            Self { home: PhantomData, before: TICKING.with(|ticking| ticking.replace(home)) }
         }
     }
 
-    impl Drop for Ticking {
+    impl Drop for Ticking<'_> {
         fn drop(&mut self) {
             TICKING.with(|ticking| ticking.set(self.before));
         }
@@ -114,4 +125,6 @@ mod known {
     }
 }
 
+#[cfg(feature = "std")]
+pub(crate) use known::with_ticking;
 pub(crate) use known::{Identity, Ticking, is_ticking};

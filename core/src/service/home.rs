@@ -5,31 +5,44 @@ use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::task::{Context, Poll, Waker};
+#[cfg(feature = "std")]
+use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
 use crate::inbox::{MpscQueue, Take};
 use crate::operation::{Completed, Left, Slots, Table};
 use crate::park::{Owed, Park};
-use crate::reactor::{Completion, Token};
+use crate::reactor::{Completion, POLL_BATCH, Token};
 use crate::run_queue::Fifo;
+#[cfg(not(feature = "std"))]
+use crate::service::alone::Sharing;
 use crate::service::context::{self, Identity};
+#[cfg(feature = "std")]
+use crate::service::crew::Membership;
 use crate::service::home_ref::{HomeRef, Residence};
 use crate::service::stats::Counts;
+#[cfg(feature = "std")]
+use crate::service::stealable::{self, Sharing};
 use crate::service::waker;
 use crate::sync::{AtomicU32, AtomicUsize, Cell, Ordering};
 use crate::task::TaskRef;
 use crate::task::cell;
+#[cfg(feature = "std")]
+use crate::task::header::Custody;
 use crate::task::header::Header;
+use crate::task::list::TaskList;
 use crate::task::node::{Entry, Kind, Node};
-use crate::task::state::{References, Taken};
+use crate::task::state::{References, Snapshot, Taken};
+use crate::time::Instant;
+use crate::timers::{Expired, TimerQueue};
 
 /// The shared half of a worker.
 pub(crate) struct Home {
     inbox: MpscQueue<Entry>,
     park: CachePadded<Park>,
     /// The owner's half: touched by the worker's thread alone.
-    mine: CachePadded<Mine>,
+    pub(super) mine: CachePadded<Mine>,
     pub(crate) counts: CachePadded<Counts>,
     notifier: Waker,
     operations: Table,
@@ -41,21 +54,26 @@ pub(crate) struct Home {
     #[cfg_attr(feature = "std", expect(dead_code))] // there a thread knows by itself
     identity: Identity,
     residence: Residence,
+    /// The team whose tasks the worker shares, if it is in one.
+    #[cfg(feature = "std")]
+    pub(super) membership: OnceLock<Membership>,
 }
 
 /// What only the worker's own thread touches.
-struct Mine {
-    local: Fifo<TaskRef>,
-    io: Fifo<TaskRef>,
-    wake_to: Cell<WakeTo>,
-    /// The first of the tasks that the worker knows, linked through `Header::kin`.
-    tasks: Cell<Option<TaskRef>>,
+pub(super) struct Mine {
+    pub(super) local: Fifo<TaskRef>,
+    pub(super) io: Fifo<TaskRef>,
+    pub(super) wake_to: Cell<WakeTo>,
+    /// The tasks that the worker knows: to be ended with it.
+    tasks: TaskList,
+    timers: TimerQueue,
     driver: Cell<Option<DriverHook>>,
+    pub(super) sharing: Sharing,
 }
 
 /// Where a wake by the worker's own thread puts its task.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum WakeTo {
+pub(super) enum WakeTo {
     /// By a running task.
     Local,
     /// By the processing of completions.
@@ -79,6 +97,13 @@ pub(crate) struct DriverHook {
 pub(crate) enum Cancel {
     Asked,
     ReactorBusy,
+}
+
+/// Whether there was a task to poll.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dispatched {
+    One,
+    None,
 }
 
 /// What the inbox held.
@@ -121,8 +146,10 @@ impl Home {
                 local: Fifo::new(),
                 io: Fifo::new(),
                 wake_to: Cell::new(WakeTo::Local),
-                tasks: Cell::new(None),
+                tasks: TaskList::new(),
+                timers: TimerQueue::new(),
                 driver: Cell::new(None),
+                sharing: Sharing::new(),
             }),
             counts: CachePadded::new(Counts::new()),
             notifier,
@@ -132,6 +159,8 @@ impl Home {
             clearing: AtomicU32::new(0),
             identity,
             residence,
+            #[cfg(feature = "std")]
+            membership: OnceLock::new(),
         }
     }
 
@@ -166,6 +195,10 @@ impl Home {
 
     /// Asks for a task's end: transition 8.
     pub(crate) fn abort(&self, task: TaskRef) {
+        #[cfg(feature = "std")]
+        if task.header().custody() == Custody::Stealable {
+            return stealable::abort(task);
+        }
         if task.header().state.abort().owes_push() {
             self.hand_over(task);
         }
@@ -212,7 +245,7 @@ impl Home {
 
     /// After something was handed over.
     #[inline]
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         match self.park.handed_over() {
             Owed::Nothing => {}
             Owed::Notification => {
@@ -288,6 +321,10 @@ impl Home {
             Kind::Task(_) => {
                 // SAFETY: the scheduler's reference keeps it alive.
                 let task = unsafe { TaskRef::new(node.cast::<Header>()) };
+                #[cfg(feature = "std")]
+                if task.header().custody() == Custody::Stealable {
+                    return Self::of(task).crew().hand_to_anybody(task);
+                }
                 let before = task.header().state.take();
                 match task.header().marks.leave_inbox(before) {
                     Taken::Ended => release(task),
@@ -311,8 +348,14 @@ impl Home {
             unsafe { self.cancel(task) };
         } else {
             task.header().marks.queue(task.header().state.glance());
-            self.mine.local.push(task);
+            self.push_local(task);
         }
+    }
+
+    #[inline]
+    fn push_local(&self, task: TaskRef) {
+        self.mine.sharing.stamp(task);
+        self.mine.local.push(task);
     }
 
     /// A wake inside the worker's tick: transition 3.
@@ -322,7 +365,7 @@ impl Home {
             return;
         }
         match self.mine.wake_to.get() {
-            WakeTo::Local | WakeTo::Nowhere => self.mine.local.push(task),
+            WakeTo::Local | WakeTo::Nowhere => self.push_local(task),
             WakeTo::Io => self.mine.io.push(task),
         }
     }
@@ -345,12 +388,13 @@ impl Home {
 
     /// Whether a task waits in one of the worker's own lanes.
     pub(crate) fn has_own(&self) -> bool {
-        !self.mine.local.is_empty() || !self.mine.io.is_empty()
+        !self.mine.local.is_empty() || !self.mine.io.is_empty() || self.mine.sharing.has_work()
     }
 
+    /// The front of the local lane.
     #[inline]
     pub(crate) fn next_local(&self) -> Option<TaskRef> {
-        next_of(&self.mine.local)
+        self.next_shared().or_else(|| next_of(&self.mine.local))
     }
 
     #[inline]
@@ -378,6 +422,10 @@ impl Home {
             Kind::Task(_) => {
                 // SAFETY: the scheduler's reference keeps it alive.
                 let task = unsafe { TaskRef::new(node.cast::<Header>()) };
+                #[cfg(feature = "std")]
+                if task.header().custody() == Custody::Stealable {
+                    return Delivery::Task(task);
+                }
                 let before = task.header().state.take();
                 self.adopt(task);
                 match task.header().marks.leave_inbox(before) {
@@ -392,9 +440,43 @@ impl Home {
         }
     }
 
+    /// Dispatches the front of the local lane.
+    #[inline]
+    pub(crate) fn dispatch_next(&self) -> Dispatched {
+        match self.next_local() {
+            Some(task) => {
+                self.dispatch(task);
+                Dispatched::One
+            }
+            None => Dispatched::None,
+        }
+    }
+
+    /// The same, for a worker that is in no team: all its tasks are pinned ones.
+    #[inline]
+    pub(crate) fn dispatch_next_pinned(&self) -> Dispatched {
+        match next_of(&self.mine.local) {
+            Some(task) => {
+                self.dispatch_pinned(task);
+                Dispatched::One
+            }
+            None => Dispatched::None,
+        }
+    }
+
     /// Polls a task that was just taken: one dispatch.
     #[inline]
     pub(crate) fn dispatch(&self, task: TaskRef) {
+        #[cfg(feature = "std")]
+        if task.header().custody() == Custody::Stealable {
+            return self.dispatch_stealable(task);
+        }
+        self.dispatch_pinned(task);
+    }
+
+    /// The same, for one that is known to be pinned.
+    #[inline]
+    pub(crate) fn dispatch_pinned(&self, task: TaskRef) {
         // SAFETY: the scheduler's reference outlives the poll, so this one counts nothing and is
         // never dropped.
         let waker = ManuallyDrop::new(unsafe { waker::of(task) });
@@ -418,6 +500,20 @@ impl Home {
                 true
             }
         }
+    }
+
+    /// The worker's timers.
+    #[inline]
+    pub(crate) fn timers(&self) -> &TimerQueue {
+        &self.mine.timers
+    }
+
+    /// Fires timers that are due, up to a batch, and wakes who waits for them into the `io` lane.
+    pub(crate) fn expire(&self, now: Instant) -> Expired {
+        let before = self.mine.wake_to.replace(WakeTo::Io);
+        let expired = self.mine.timers.expire(now, POLL_BATCH, cell::wake);
+        self.mine.wake_to.set(before);
+        expired
     }
 
     /// The kernel has so many operations more, or fewer.
@@ -451,10 +547,12 @@ impl Home {
     /// Announces that the worker parks. It looks at everything once more afterwards.
     pub(crate) fn announce_park(&self) {
         self.park.announce();
+        self.announce_idle();
     }
 
     pub(crate) fn resume(&self) {
         self.park.resume();
+        self.retract_idle();
     }
 
     /// The worker's end: drops the futures of all tasks that it knows, on this thread, and whatever
@@ -462,7 +560,8 @@ impl Home {
     pub(crate) fn close(&self) {
         self.mine.wake_to.set(WakeTo::Nowhere);
         self.request_stop();
-        while let Some(task) = self.mine.tasks.get() {
+        self.leave_team();
+        while let Some(task) = self.mine.tasks.first() {
             // SAFETY: known and not ended, or it would not be in the list; none is being polled.
             unsafe { self.cancel(task) };
         }
@@ -484,26 +583,11 @@ impl Home {
         // Whoever clears a closed inbox comes here with tasks that were never in the list, and must
         // not so much as look at it.
         if header.marks.is_adopted() {
-            self.disown(task);
+            self.mine.tasks.remove(task);
         }
         let before = header.state.complete();
         header.marks.await_entry_of(before);
-        let waker = if before.has_join_waker() {
-            // SAFETY: the task was made by `allocate`.
-            let place = unsafe { cell::join_waker(task) };
-            // SAFETY: lent, and complete: the cell is this thread's for good. The waker leaves it:
-            // tasks that await each other would keep each other for ever.
-            place.with_mut(|waker| unsafe { (*waker).take() })
-        } else {
-            None
-        };
-        if before.is_joined() {
-            waker.into_iter().for_each(cell::wake);
-        } else {
-            waker.into_iter().for_each(cell::drop_waker);
-            // SAFETY: complete, and no handle is there to take the output.
-            unsafe { task.drop_output() };
-        }
+        settle(task, before);
         release(task);
     }
 
@@ -518,27 +602,29 @@ impl Home {
     }
 
     fn adopt(&self, task: TaskRef) {
-        let header = task.header();
-        if header.marks.adopt() {
-            let first = self.mine.tasks.replace(Some(task));
-            header.kin.next.set(first);
-            if let Some(first) = first {
-                first.header().kin.previous.set(Some(task));
-            }
+        if task.header().marks.adopt() {
+            self.mine.tasks.add(task);
         }
     }
+}
 
-    /// Takes a task out of the list.
-    fn disown(&self, task: TaskRef) {
-        let kin = &task.header().kin;
-        let (previous, next) = (kin.previous.take(), kin.next.take());
-        match previous {
-            Some(previous) => previous.header().kin.next.set(next),
-            None => self.mine.tasks.set(next),
-        }
-        if let Some(next) = next {
-            next.header().kin.previous.set(previous);
-        }
+/// Gives the output of a task that is complete to its join handle, or drops it for want of one.
+pub(super) fn settle(task: TaskRef, before: Snapshot) {
+    let waker = if before.has_join_waker() {
+        // SAFETY: every task is a `TaskCell`.
+        let place = unsafe { cell::join_waker(task) };
+        // SAFETY: lent, and complete: the cell is this thread's for good. The waker leaves it:
+        // tasks that await each other would keep each other for ever.
+        place.with_mut(|waker| unsafe { (*waker).take() })
+    } else {
+        None
+    };
+    if before.is_joined() {
+        waker.into_iter().for_each(cell::wake);
+    } else {
+        waker.into_iter().for_each(cell::drop_waker);
+        // SAFETY: complete, and no handle is there to take the output.
+        unsafe { task.drop_output() };
     }
 }
 

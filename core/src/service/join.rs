@@ -50,7 +50,17 @@ pub(crate) fn task_of<F: Future>(
     (task, JoinHandle { task, output: PhantomData })
 }
 
-/// The same, in a place that was reserved for it.
+/// As `task_of`, for a stealable task.
+#[cfg(feature = "std")]
+pub(crate) fn stealable_of<F>(home: HomeRef, future: F) -> (TaskRef, JoinHandle<F::Output>)
+where
+    F: Future<Output: Send> + Send,
+{
+    let task = cell::allocate_stealable(future, home.into_raw());
+    (task, JoinHandle { task, output: PhantomData })
+}
+
+/// As `task_of`, in a place that was reserved for it.
 pub(crate) fn task_in<F: Future, const BYTES: usize>(
     place: Place<BYTES>,
     home: HomeRef,

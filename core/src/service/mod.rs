@@ -7,6 +7,10 @@
 //! | `home_ref` | a reference to it, counted or into a static |
 //! | `context` | which worker ticks on this thread |
 //! | `waker` | a task's waker: the cheap local wake, and the other one |
+//! | `stealable` | stealable tasks on a worker |
+//! | `alone` | what stands in for it without threads |
+//! | `crew` | what the workers of a team share |
+//! | `idle` | who of a team idles, and who is called |
 //! | `join` | join handles |
 //! | `in_flight` | the future of an operation |
 //! | `start` | a future that is made where it runs |
@@ -15,14 +19,22 @@
 //! | `stride` | how many dispatches pass between two looks at the clock |
 //! | `stats` | what a worker counts |
 
+#[cfg(not(feature = "std"))]
+mod alone;
 pub(crate) mod context;
+#[cfg(feature = "std")]
+pub(crate) mod crew;
 pub(crate) mod home;
 pub(crate) mod home_ref;
+#[cfg(feature = "std")]
+pub(crate) mod idle;
 pub(crate) mod in_flight;
 pub(crate) mod join;
 pub(crate) mod poll_budget;
 pub(crate) mod start;
 pub(crate) mod stats;
+#[cfg(feature = "std")]
+pub(crate) mod stealable;
 pub(crate) mod stride;
 pub(crate) mod turns;
 pub(crate) mod waker;

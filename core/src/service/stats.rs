@@ -37,6 +37,8 @@ pub(crate) struct Counts {
     pub(crate) dry_polls: Count,
     pub(crate) parks: Count,
     pub(crate) retractions: Count,
+    #[cfg(feature = "std")]
+    pub(crate) steals: Count,
     notifications: Count,
 }
 
@@ -48,6 +50,8 @@ impl Counts {
             dry_polls: Count::new(),
             parks: Count::new(),
             retractions: Count::new(),
+            #[cfg(feature = "std")]
+            steals: Count::new(),
             notifications: Count::new(),
         }
     }
@@ -64,6 +68,8 @@ impl Counts {
             dry_polls: self.dry_polls.get(),
             parks: self.parks.get(),
             retractions: self.retractions.get(),
+            #[cfg(feature = "std")]
+            steals: self.steals.get(),
             notifications: self.notifications.get(),
         }
     }
@@ -84,6 +90,9 @@ pub struct Stats {
     pub parks: usize,
     /// Announcements to park that the last look took back.
     pub retractions: usize,
+    /// Tasks that were taken over from other workers of the team.
+    #[cfg(feature = "std")]
+    pub steals: usize,
     /// Calls of the reactor's notifier, by all that handed work over. At most one for each park and
     /// each retraction.
     pub notifications: usize,

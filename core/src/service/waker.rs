@@ -21,16 +21,22 @@ pub(crate) unsafe fn of(task: TaskRef) -> Waker {
 }
 
 fn raw(task: TaskRef) -> RawWaker {
-    RawWaker::new(task.as_ptr().as_ptr().cast_const().cast(), &VTABLE)
+    RawWaker::new(data(task), &VTABLE)
 }
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop);
 
-/// # Safety
-/// `data` is what `raw` made, and the waker's reference keeps the task alive.
+/// A task as a waker carries it.
 #[inline]
-unsafe fn task(data: *const ()) -> TaskRef {
-    // SAFETY: `raw` made it from a pointer that is not null and reaches the whole task.
+pub(crate) fn data(task: TaskRef) -> *const () {
+    task.as_ptr().as_ptr().cast_const().cast()
+}
+
+/// # Safety
+/// `data` is what the function of that name made, and the waker's reference keeps the task alive.
+#[inline]
+pub(crate) unsafe fn task(data: *const ()) -> TaskRef {
+    // SAFETY: `data` made it from a pointer that is not null and reaches the whole task.
     unsafe { TaskRef::new(NonNull::new_unchecked(data.cast_mut().cast())) }
 }
 

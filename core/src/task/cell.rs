@@ -12,6 +12,8 @@ use core::task::{Context, Poll, Waker};
 #[cfg(feature = "alloc")]
 use crate::sync;
 use crate::sync::SharedCell;
+#[cfg(feature = "std")]
+use crate::task::header::Custody;
 use crate::task::header::{Header, TaskRef, VTable};
 use crate::task::state::State;
 
@@ -95,6 +97,9 @@ pub(crate) trait Placement<F: Future> {
     /// Drops the cell and gives its place back. Its contract: the task is one in such a place, and
     /// no reference to it is left.
     const FREE: Free;
+    /// Who may poll the task.
+    #[cfg(feature = "std")]
+    const CUSTODY: Custody = Custody::Pinned;
 }
 
 /// In an allocation of its own.
@@ -106,10 +111,34 @@ impl<F: Future> Placement<F> for Allocated {
     const FREE: Free = free::<F>;
 }
 
+/// The same, for a task that any worker of a team may poll.
+#[cfg(feature = "std")]
+struct AllocatedStealable;
+
+#[cfg(feature = "std")]
+impl<F: Future> Placement<F> for AllocatedStealable {
+    const FREE: Free = free::<F>;
+    const CUSTODY: Custody = Custody::Stealable;
+}
+
 /// Puts a future and its header into a new allocation, the only one of a spawn.
 #[cfg(feature = "alloc")]
 pub(crate) fn allocate<F: Future>(future: F, state: State, home: NonNull<()>) -> TaskRef {
-    let cell = Box::new(TaskCell::new::<Allocated>(future, state, home));
+    put_into_box(TaskCell::new::<Allocated>(future, state, home))
+}
+
+/// The same, for a stealable task.
+#[cfg(feature = "std")]
+pub(crate) fn allocate_stealable<F>(future: F, home: NonNull<()>) -> TaskRef
+where
+    F: Future<Output: Send> + Send,
+{
+    put_into_box(TaskCell::new::<AllocatedStealable>(future, State::spawned_stealable(), home))
+}
+
+#[cfg(feature = "alloc")]
+fn put_into_box<F: Future>(cell: TaskCell<F>) -> TaskRef {
+    let cell = Box::new(cell);
     let cell = NonNull::from(Box::leak(cell));
     // SAFETY: the pointer reaches the whole allocation, whose first field is the header; it lives
     // until the last reference frees it.
@@ -129,6 +158,8 @@ struct Vtables<F, P>(F, P);
 
 impl<F: Future, P: Placement<F>> Vtables<F, P> {
     const VTABLE: &'static VTable = &VTable {
+        #[cfg(feature = "std")]
+        custody: P::CUSTODY,
         poll: poll::<F>,
         cancel: cancel::<F>,
         take_output: take_output::<F>,

@@ -20,12 +20,16 @@ pub(crate) struct Header {
     /// The shared half of the task's worker, of which the task holds a reference. Opaque here:
     /// only what lies above this module knows its type.
     pub(crate) home: NonNull<()>,
-    /// The lane's link. Owner only; meaningful while `QUEUED`.
+    /// The lane's link. Owner only; meaningful while `QUEUED`, or `ACTIVE`.
     lane: Link,
     /// The links of the worker's list of tasks. Owner only; meaningful from `ADOPTED` to `ENDED`.
     pub(crate) kin: Kin,
     /// The owner's marks.
     pub(crate) marks: Marks,
+    /// Of a pinned task that stands in a local lane: how many stealable ones had been pushed
+    /// before it. Owner only.
+    #[cfg(feature = "std")]
+    pub(crate) ticket: Cell<u32>,
 }
 
 /// A task's neighbours in its worker's list.
@@ -34,8 +38,20 @@ pub(crate) struct Kin {
     pub(crate) next: Cell<Option<TaskRef>>,
 }
 
+/// Who may poll a task.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Custody {
+    /// Its worker alone.
+    Pinned,
+    /// Whichever worker of a team has taken it.
+    Stealable,
+}
+
 /// What differs from future to future.
 pub(crate) struct VTable {
+    #[cfg(feature = "std")]
+    pub(crate) custody: Custody,
     /// Polls the future. `Ready`: the future is gone and the output in place.
     pub(crate) poll: unsafe fn(NonNull<Header>, &mut Context<'_>) -> Poll<()>,
     /// Drops the future and puts "cancelled" in the output's place.
@@ -57,7 +73,16 @@ impl Header {
             lane: Link::new(),
             kin: Kin { previous: Cell::new(None), next: Cell::new(None) },
             marks: Marks::new(),
+            #[cfg(feature = "std")]
+            ticket: Cell::new(0),
         }
+    }
+
+    /// Who may poll the task. It does not change.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) fn custody(&self) -> Custody {
+        self.vtable().custody
     }
 
     /// Of the task's allocation.
@@ -149,8 +174,9 @@ impl TaskRef {
 }
 
 /// A task's place in a lane.
-// SAFETY: the scheduler's reference keeps the task alive while it is `QUEUED`, and whoever sets that
-// mark pushes the task, so there is one handle that counts; a header stays where it is.
+// SAFETY: the scheduler's reference keeps the task alive while it is `QUEUED`, or `ACTIVE`, and
+// whoever sets that mark pushes the task, so there is one handle that counts; a header stays where
+// it is.
 unsafe impl Linked for TaskRef {
     #[inline]
     fn into_link(self) -> NonNull<Link> {
@@ -164,6 +190,10 @@ unsafe impl Linked for TaskRef {
         Self(unsafe { link.byte_sub(offset_of!(Header, lane)) }.cast())
     }
 }
+
+// SAFETY: a header is made to be reached from several threads; who may do what with the task that
+// it is part of is the business of the queue in which it stands.
+unsafe impl Send for TaskRef {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -5,6 +5,7 @@
 //! | `node` | the link by which a task, or an operation's cancel, stands in an inbox |
 //! | `state` | the alphabet of task states and the diagram of their transitions |
 //! | `header` | what every task carries, whatever its future |
+//! | `list` | tasks in a list, from which each can be taken |
 //! | `cell` | header, future and output in one place |
 //! | `storage` | places for them in a static |
 //! | `yield_now` | the future that gives way once |
@@ -13,6 +14,7 @@
 
 pub(crate) mod cell;
 pub(crate) mod header;
+pub(crate) mod list;
 pub(crate) mod node;
 pub(crate) mod state;
 pub(crate) mod storage;

@@ -13,6 +13,7 @@
 //! | `ABORTED` | someone asked for the end; the worker drops the future at its next take | by any thread | ever cleared |
 //! | `JOINED` | a join handle exists: the output is its to take or drop | at the spawn | after the handle is gone |
 //! | `JOIN_WAKER` | the join handle's waker is in its cell, which is now the worker's to read | by the handle | while the handle writes the cell |
+//! | `ACTIVE` | stealable tasks only: it stands in a queue, or is being polled; whoever finds it set owes no push | at the spawn, by any thread that then pushes | ever by two at once |
 //!
 //! # The owner's marks
 //!
@@ -51,6 +52,25 @@
 //!  any ──────(11) waker cloned or dropped► one reference more or less; the last one frees
 //! ```
 //!
+//! # Stealable tasks
+//!
+//! Their marks are all shared ones, since no one thread owns such a task. `ACTIVE` is the right to
+//! poll it, or to put it where somebody will; `SCHEDULED` says that it was woken since it was last
+//! taken. A task that yields keeps both as they are: taking it, polling it and putting it back costs
+//! no read-modify-write here.
+//!
+//! ```text
+//!  (nothing) ─(12) spawn─────────────────► ACTIVE
+//!  idle ─────(13) wake───────────────────► ACTIVE, SCHEDULED, pushed by the waker
+//!  ACTIVE ───(13) wake───────────────────► SCHEDULED, no push
+//!  ACTIVE ───(14) taken from a queue─────► not SCHEDULED, polled   (ABORTED: (17))
+//!  polled ───(15) pending, woke itself───► pushed again by its worker
+//!  polled ───(16) pending, not SCHEDULED─► not ACTIVE
+//!                 pending, SCHEDULED     → pushed again by its worker
+//!  polled ───(17) ready, panicked, aborted──► COMPLETE, released
+//!  any ──────(18) abort──────────────────► ABORTED, and (13)
+//! ```
+//!
 //! *Released* means that the scheduler's one reference is given up, unless the task is QUEUED or
 //! AWAITED: then (5) or (6a) does it. The reference stands for every place in which a worker may
 //! hold the task (lanes, inbox, list), so queueing counts nothing.
@@ -71,7 +91,9 @@ const COMPLETE: usize = 1 << 1;
 const ABORTED: usize = 1 << 2;
 const JOINED: usize = 1 << 3;
 const JOIN_WAKER: usize = 1 << 4;
-const REFERENCE: usize = 1 << 5;
+#[cfg(feature = "std")]
+const ACTIVE: usize = 1 << 5;
+const REFERENCE: usize = 1 << 6;
 /// Half of what the count can hold: whoever passes it leaks wakers in a loop.
 const TOO_MANY_REFERENCES: usize = usize::MAX / 2;
 
@@ -220,7 +242,7 @@ impl State {
     /// Transition 11.
     ///
     /// # Panics
-    /// Past half of what the word can count (2^58 on 64 bits, 2^26 on 32): somebody forgets clones
+    /// Past half of what the word can count (2^57 on 64 bits, 2^25 on 32): somebody forgets clones
     /// of a waker in a loop, and going on would free a task that is still referred to.
     pub(crate) fn add_reference(&self) {
         // Ordering: Relaxed, as in `Arc`: a new reference is made from one that keeps it alive.
@@ -238,6 +260,90 @@ impl State {
         // pairs with it: the one who frees sees them all.
         let before = self.0.fetch_sub(REFERENCE, Ordering::AcqRel);
         if before / REFERENCE == 1 { References::None } else { References::Some }
+    }
+}
+
+/// What becomes of a stealable task that was polled and is pending.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Retired {
+    /// It waits for a wake.
+    Idle,
+    /// It was woken meanwhile, and is still the caller's: to be pushed.
+    Woken,
+}
+
+/// Stealable tasks.
+#[cfg(feature = "std")]
+impl State {
+    /// Transition 12.
+    pub(crate) fn spawned_stealable() -> Self {
+        Self(AtomicUsize::new(ACTIVE + JOINED + 2 * REFERENCE))
+    }
+
+    /// Transition 13. Whether the caller has the task now, and owes a push.
+    pub(crate) fn activate(&self) -> Activated {
+        // Ordering: Release, pairs with the Acquire of `take_active` and `retire`: what the waker
+        // did before the wake is visible to the poll that answers it. Acquire, pairs with the
+        // Release of `retire`: whoever has the task now sees what its last poll did.
+        Activated::from(Snapshot(self.0.fetch_or(ACTIVE | SCHEDULED, Ordering::AcqRel)))
+    }
+
+    /// Transition 18.
+    pub(crate) fn activate_and_abort(&self) -> Activated {
+        // Ordering: as `activate`.
+        Activated::from(Snapshot(self.0.fetch_or(ABORTED | ACTIVE | SCHEDULED, Ordering::AcqRel)))
+    }
+
+    /// Transition 14, by whoever took it from a queue.
+    #[inline]
+    pub(crate) fn take_active(&self) -> Snapshot {
+        // Ordering: Relaxed. A wake that this load does not see leaves `SCHEDULED` set, and so
+        // another poll to come: at 16, or at the next 14.
+        let seen = Snapshot(self.0.load(Ordering::Relaxed));
+        if !seen.is_scheduled() {
+            return seen;
+        }
+        // Ordering: Acquire, pairs with the Release of `activate`. No Release: no waker reads what
+        // the taker did.
+        Snapshot(self.0.fetch_and(!SCHEDULED, Ordering::Acquire))
+    }
+
+    /// Transition 16, by whoever polled it.
+    pub(crate) fn retire(&self) -> Retired {
+        // Ordering: Relaxed, the exchange tells whether it is still so.
+        let mut seen = self.0.load(Ordering::Relaxed);
+        while seen & SCHEDULED == 0 {
+            // Ordering: Release, pairs with the Acquire of `activate`: what the poll did is
+            // visible to the next. Failure reads nothing but the word.
+            match self.0.compare_exchange_weak(
+                seen,
+                seen & !ACTIVE,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Retired::Idle,
+                Err(now) => seen = now,
+            }
+        }
+        Retired::Woken
+    }
+}
+
+/// What a wake of a stealable task led to.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Activated {
+    /// It was idle: the caller has it, and pushes it.
+    Owed,
+    /// Somebody has it already, or it has ended.
+    Nothing,
+}
+
+#[cfg(feature = "std")]
+impl From<Snapshot> for Activated {
+    fn from(before: Snapshot) -> Self {
+        if before.0 & (ACTIVE | COMPLETE) == 0 { Self::Owed } else { Self::Nothing }
     }
 }
 
