@@ -263,9 +263,9 @@ impl Nodes {
 impl Nodes {
     /// The consumer's part: the number.
     #[inline]
-    fn open(&self, entry: Entry) -> usize {
+    fn open(&self, node: NonNull<Node>) -> usize {
         // SAFETY: taken, and thus the consumer's.
-        let node = unsafe { entry.0.as_ref() };
+        let node = unsafe { node.as_ref() };
         if self.marks == Marks::Tasks {
             // Ordering: AcqRel, as a task's.
             node.mark.fetch_and(!1, Ordering::AcqRel);
@@ -337,7 +337,7 @@ fn take_all<C: Contender>(queue: &C, nodes: &Nodes) -> usize {
         let (entry, touched) = queue.take();
         longest = longest.max(touched);
         if let Some(entry) = entry {
-            sum += nodes.open(entry);
+            sum += nodes.open(entry.0);
             taken += 1;
         } else {
             thread::yield_now();

@@ -90,6 +90,8 @@ compile_error!(
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(feature = "testing")]
+mod conformance;
 mod handle;
 pub mod inbox;
 #[cfg(feature = "io")]

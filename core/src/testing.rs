@@ -18,6 +18,12 @@ use crate::reactor::{
 };
 use crate::time::{Clock, Instant};
 
+/// The conformance kit: an implementation of [`RunQueue`](crate::run_queue::RunQueue) or
+/// [`Inbox`](crate::inbox::Inbox) proves itself by the checks that ours pass.
+pub mod conformance {
+    pub use crate::conformance::{Parcel, inbox, run_queue};
+}
+
 /// A clock that moves when it is told to. Clones show the same time.
 ///
 /// ```
