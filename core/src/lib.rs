@@ -99,7 +99,7 @@ pub mod io;
 pub mod link;
 #[cfg(all(test, loom, feature = "alloc"))]
 mod models;
-mod operation;
+pub mod operation;
 mod park;
 mod reactor;
 pub mod run_queue;

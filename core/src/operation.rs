@@ -1,6 +1,72 @@
-//! Operations in flight: the table of their slots.
+//! Operations in flight: the table of their slots, with the futures that wait for them.
 //!
-//! A slot is shared memory. The reactor's worker, its *owner*, allocates it, publishes the result
+//! A worker has one of its own. Here it stands alone, for whoever drives a reactor, or anything
+//! else that gives each request exactly one answer, with a loop of their own:
+//!
+//! - [`Operations`] is the owner's side. It names each operation by a [`Token`], takes in what the
+//!   reactor reports, knows what comes too late, and tells which operations nobody waits for any
+//!   more.
+//! - [`Pending`] is the future of one operation. It may be polled and dropped on any thread, and is
+//!   valid when the owner is gone.
+//! - [`OperationStorage`] is the memory of both, for a static. With `alloc`,
+//!   [`Operations::new`] does without.
+//!
+//! No feature is needed, nothing but `Operations::new` allocates, and nothing waits. The results
+//! are numbers; a buffer that the kernel may still write is for the owner to keep until the
+//! operation has ended.
+//!
+//! ```
+//! # #[cfg(feature = "testing")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use evenkeel::operation::{Arrival, OperationStorage, Operations, Pending};
+//! use evenkeel::testing::{SimOperation, SimReactor, VirtualClock};
+//! use evenkeel::{Completions, Reactor, Wait};
+//! # use std::future::Future;
+//! # use std::pin::Pin;
+//! # use std::task::{Context, Poll, Waker};
+//! # fn poll(future: &mut Pending) -> Poll<Result<i32, evenkeel::Orphaned>> {
+//! #     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+//! # }
+//!
+//! static STORAGE: OperationStorage<8> = OperationStorage::new();
+//!
+//! let mut reactor = SimReactor::new(&VirtualClock::new());
+//! let sim = reactor.control();
+//! let operations = Operations::new_in(&STORAGE, reactor.notifier())?;
+//!
+//! // Whoever wants something done:
+//! let (token, mut answer) = operations.start()?;
+//! if let Err(refused) = reactor.submit(token, SimOperation::Event(1)) {
+//!     operations.withdraw(answer);
+//!     return Err(refused.error.into());
+//! }
+//! let (token, unwanted) = operations.start()?;
+//! reactor.submit(token, SimOperation::Event(2)).unwrap();
+//!
+//! // The loop, in which futures are polled and dropped, here or anywhere:
+//! let mut found = Completions::new();
+//! assert!(poll(&mut answer).is_pending());
+//! std::thread::spawn(move || drop(unwanted)).join().unwrap();
+//! while let Some(token) = operations.next_cancel() {
+//!     reactor.cancel(token);
+//! }
+//! reactor.poll(Wait::Never, &mut found)?;
+//! sim.fire(1, 42);
+//! reactor.poll(Wait::Never, &mut found)?;
+//! for completion in found.as_slice() {
+//!     assert_eq!(operations.complete(completion.token, completion.result), Arrival::Ended);
+//! }
+//!
+//! assert_eq!(poll(&mut answer), Poll::Ready(Ok(42)));
+//! assert_eq!(operations.complete(token, 7), Arrival::Stale);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "testing"))]
+//! # fn main() {}
+//! ```
+//!
+//! # The protocol
+//! A slot is shared memory. Its *owner*, in a worker the worker itself, allocates it, publishes the result
 //! and frees it; the *future* that waits may be polled and dropped on any thread. What passes
 //! between them is one atomic word per slot:
 //!
@@ -10,7 +76,7 @@
 //! | `LENT` | the future's waker is in its cell, which is now the owner's | the future |
 //! | `GONE` | the future will not look at the slot again | the future |
 //! | `ROUTED` | the slot's node stands in the owner's inbox, or is being pushed | the future, with `GONE` |
-//! | `ORPHANED` | the worker ended first; set with `DONE`, there is no result | the owner |
+//! | `ORPHANED` | the owner ended first; set with `DONE`, there is no result | the owner |
 //!
 //! ```text
 //!   vacant ──(1) allocate──► in flight ──(2) complete──► DONE ──(3) result taken──► GONE
@@ -31,6 +97,12 @@ use crate::reactor::Token;
 use crate::sync::{AtomicU32, Cell, Ordering, SharedCell, const_but_under_loom};
 use crate::task::cell;
 use crate::task::node::{Kind, Node};
+
+mod operations;
+mod waiting;
+
+pub use operations::{AlreadyOwned, Arrival, Full, OperationStorage, Operations, Pending};
+pub(crate) use waiting::{Reach, Waiting};
 
 const DONE: u32 = 1 << 0;
 const LENT: u32 = 1 << 1;
@@ -123,7 +195,7 @@ unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// Why an operation gives no result.
+/// Why an operation gives no result: its worker, or who else owned the table, ended first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Orphaned;
 
@@ -189,7 +261,8 @@ impl Table {
     /// Gives back a slot that was allocated for an operation which the reactor then refused.
     ///
     /// # Safety
-    /// By the owner, before the token went anywhere.
+    /// By the owner, before the token has a future; or who has that future, and it does not come
+    /// back.
     pub(crate) unsafe fn give_back(&self, token: Token) {
         self.vacate(&self.slots[token.index()]);
     }
@@ -345,8 +418,8 @@ impl Table {
     fn vacate(&self, slot: &Slot) {
         slot.generation.set(Token::new(0, slot.generation.get().wrapping_add(1)).generation());
         slot.tenancy.set(Tenancy::Vacant(self.vacant.replace(slot.index.get())));
-        // SAFETY: `DONE` and `GONE`, or never used: the cell is the owner's. The waker is dropped
-        // last of all, since that may run anything.
+        // SAFETY: `DONE` and `GONE`, or given back by who is owner and future: the cell is the
+        // owner's. The waker is dropped last of all, since that may run anything.
         let waker = slot.waker.with_mut(|cell| unsafe { (*cell).take() });
         waker.into_iter().for_each(cell::drop_waker);
     }

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "alloc")]
 use alloc::rc::Rc;
+#[cfg(feature = "alloc")]
+use alloc::sync::Arc;
 use core::ops::Deref;
 
 /// A value that several hold on one thread.
@@ -25,6 +27,38 @@ impl<T: ?Sized> Clone for Shared<T> {
 }
 
 impl<T: ?Sized> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        match self {
+            Self::Static(value) => value,
+            #[cfg(feature = "alloc")]
+            Self::Counted(value) => value,
+        }
+    }
+}
+
+/// A value that several hold, on any thread, each for as long as it likes.
+pub(crate) enum Lasting<T: 'static> {
+    /// It stays for ever.
+    Static(&'static T),
+    /// It stays as long as somebody holds it.
+    #[cfg(feature = "alloc")]
+    Counted(Arc<T>),
+}
+
+impl<T> Clone for Lasting<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Static(value) => Self::Static(value),
+            #[cfg(feature = "alloc")]
+            Self::Counted(value) => Self::Counted(Arc::clone(value)),
+        }
+    }
+}
+
+impl<T> Deref for Lasting<T> {
     type Target = T;
 
     #[inline]

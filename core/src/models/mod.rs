@@ -12,6 +12,7 @@
 //! | `park` | announcement, last look and end with push and claim |
 //! | `task_state` | wakes, aborts, handles and references with take, poll, end and close |
 //! | `operation` | a future that looks, changes its waker and leaves, with the end of its operation |
+//! | `operations` | the table that stands alone: leaving with an owner that waits, or ends |
 //! | `hand_over` | submissions with a worker that parks, that is asked to stop, that ends |
 //!
 //! # How a fault shows
@@ -114,6 +115,7 @@ use crate::task::state::State;
 mod hand_over;
 mod inbox;
 mod operation;
+mod operations;
 mod park;
 mod task_state;
 

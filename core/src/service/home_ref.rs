@@ -2,10 +2,10 @@
 
 #[cfg(feature = "alloc")]
 use alloc::sync::Arc;
-use core::ops::Deref;
 use core::ptr::NonNull;
 
 use crate::service::home::Home;
+use crate::shared::Lasting;
 
 /// Where a shared half lives, and so what a reference to it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,11 +18,7 @@ pub(crate) enum Residence {
 }
 
 /// A reference to a worker's shared half. Any thread.
-pub(crate) enum HomeRef {
-    Static(&'static Home),
-    #[cfg(feature = "alloc")]
-    Counted(Arc<Home>),
-}
+pub(crate) type HomeRef = Lasting<Home>;
 
 impl HomeRef {
     /// As a task carries it: one word, which stands for one reference.
@@ -50,29 +46,6 @@ impl HomeRef {
                 #[cfg(feature = "alloc")]
                 Residence::Counted => Self::Counted(Arc::from_raw(home.as_ptr())),
             }
-        }
-    }
-}
-
-impl Clone for HomeRef {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Static(home) => Self::Static(home),
-            #[cfg(feature = "alloc")]
-            Self::Counted(home) => Self::Counted(Arc::clone(home)),
-        }
-    }
-}
-
-impl Deref for HomeRef {
-    type Target = Home;
-
-    #[inline]
-    fn deref(&self) -> &Home {
-        match self {
-            Self::Static(home) => home,
-            #[cfg(feature = "alloc")]
-            Self::Counted(home) => home,
         }
     }
 }

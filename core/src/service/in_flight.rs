@@ -1,10 +1,10 @@
-//! The future of an operation.
+//! The future of an operation of a worker.
 
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-use crate::operation::Orphaned;
+use crate::operation::{Orphaned, Reach, Table, Waiting};
 use crate::reactor::Token;
 use crate::service::home_ref::HomeRef;
 
@@ -18,30 +18,31 @@ use crate::service::home_ref::HomeRef;
 /// # Panics
 /// If it is polled again after it has given its output.
 #[must_use = "dropping it cancels the operation"]
-pub struct InFlight {
-    home: HomeRef,
-    /// None: the result was given, and the slot left.
-    token: Option<Token>,
-}
+pub struct InFlight(Waiting<HomeRef>);
 
 impl InFlight {
     /// # Safety
     /// The token was just allocated from this home's table, and has no other future.
     pub(crate) unsafe fn new(home: HomeRef, token: Token) -> Self {
-        Self { home, token: Some(token) }
+        // SAFETY: passed on to the caller.
+        Self(unsafe { Waiting::new(home, token) })
     }
 
     /// The operation's token, until the result is given.
     #[must_use]
     pub fn token(&self) -> Option<Token> {
-        self.token
+        self.0.token()
+    }
+}
+
+impl Reach for HomeRef {
+    fn table(&self) -> &Table {
+        self.operations()
     }
 
-    fn leave(&mut self) {
-        if let Some(token) = self.token.take() {
-            // SAFETY: this is the token's future, and the token is gone from it.
-            unsafe { self.home.leave(token) };
-        }
+    unsafe fn leave(&self, token: Token) {
+        // SAFETY: passed on to the caller.
+        unsafe { (**self).leave(token) };
     }
 }
 
@@ -49,24 +50,12 @@ impl Future for InFlight {
     type Output = Result<i32, Orphaned>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let token = self.token.expect("an operation was polled after it had given its result");
-        // SAFETY: this is the token's future, and it has neither been given the result nor left.
-        let polled = unsafe { self.home.operations().poll(token, context.waker()) };
-        if polled.is_ready() {
-            self.leave();
-        }
-        polled
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.leave();
+        Pin::new(&mut self.0).poll(context)
     }
 }
 
 impl core::fmt::Debug for InFlight {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("InFlight").field("token", &self.token).finish_non_exhaustive()
+        f.debug_struct("InFlight").field("token", &self.token()).finish_non_exhaustive()
     }
 }
