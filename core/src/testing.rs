@@ -18,9 +18,11 @@ use crate::reactor::{
 };
 use crate::time::{Clock, Instant};
 
-/// The conformance kit: an implementation of [`RunQueue`](crate::run_queue::RunQueue) or
-/// [`Inbox`](crate::inbox::Inbox) proves itself by the checks that ours pass.
+/// The conformance kits: by these the author of a [`RunQueue`](crate::run_queue::RunQueue), an
+/// [`Inbox`](crate::inbox::Inbox) or a [`Reactor`] shows that it keeps the rules of its trait. They
+/// are the checks that ours pass.
 pub mod conformance {
+    pub use crate::conformance::reactor;
     pub use crate::conformance::{Parcel, inbox, run_queue};
 }
 
@@ -136,6 +138,7 @@ struct State {
     refusals: usize,
     fails: bool,
     polls: Vec<Instant>,
+    waits: usize,
 }
 
 /// A reactor on virtual time.
@@ -237,6 +240,7 @@ impl SimReactor {
             refusals: 0,
             fails: false,
             polls: Vec::new(),
+            waits: 0,
         };
         Self {
             state: Rc::new(RefCell::new(state)),
@@ -327,6 +331,13 @@ impl Sim {
     #[must_use]
     pub fn polls(&self) -> Vec<Instant> {
         self.state.borrow().polls.clone()
+    }
+
+    /// How many polls have waited, for whatever time: they were allowed to, and had nothing to
+    /// report.
+    #[must_use]
+    pub fn waits(&self) -> usize {
+        self.state.borrow().waits
     }
 
     /// How often the notifier was woken.
@@ -436,6 +447,7 @@ impl Reactor for SimReactor {
         let armed = state.arm_queued(self.clock.now()) + core::mem::take(&mut state.withdrawn);
         state.expire(self.clock.now());
         if wait != Wait::Never && state.ended.is_empty() && !self.notifications.see() {
+            state.waits += 1;
             drop(state);
             self.wait(wait)?;
             state = self.state.borrow_mut();

@@ -1,4 +1,5 @@
-//! What a queue owes to whoever uses it, as checks that any implementation can be put to.
+//! What a queue, or a reactor, owes to whoever uses it, as checks that any implementation can be put
+//! to.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -7,6 +8,7 @@
 //! | `sequence` | the checks that one thread makes, the same for both kinds |
 //! | `run_queue` | the kit for run queues |
 //! | `inbox` | the kit for inboxes: the same checks, and those that take threads |
+//! | `reactor` | the kit for reactors |
 //! | `ours` | our own queues, put to it |
 //! | `faulty` | queues with a fault, each of which has to be found out |
 
@@ -16,6 +18,7 @@ mod inbox;
 mod ledger;
 #[cfg(all(test, not(loom)))]
 mod ours;
+pub mod reactor;
 mod rules;
 mod run_queue;
 mod sequence;

@@ -9,18 +9,19 @@ use core::task::{Context, Poll, Waker};
 
 use crossbeam_utils::CachePadded;
 
-use crate::inbox::{Inbox, Take};
+use crate::inbox::{MpscQueue, Take};
 use crate::operation::{Completed, Left, Orphaned, Reach, Slot, Slots, Table, Waiting};
 use crate::park::{Owed, Park};
 use crate::reactor::Token;
 use crate::shared::Lasting;
 use crate::sync::{AtomicU32, Cell, Ordering, SharedCell};
 use crate::task::cell;
+use crate::task::node::Entry;
 
 /// What the owner and the futures share. It stays as long as any of them.
 struct Hub {
     table: Table,
-    inbox: Inbox,
+    inbox: MpscQueue<Entry>,
     /// The owner counts as parked from when it has been told that there is no cancel until it does
     /// something, so that only one of those who leave meanwhile makes a wake of it.
     park: CachePadded<Park>,
@@ -31,7 +32,7 @@ impl Hub {
     fn new(slots: Slots, notifier: Waker) -> Self {
         Self {
             table: Table::new(slots),
-            inbox: Inbox::new(),
+            inbox: MpscQueue::new(),
             park: CachePadded::new(Park::new()),
             notifier,
         }
@@ -197,7 +198,8 @@ impl Operations {
     /// Takes from the inbox what is settled, and the first that is not.
     fn take_cancel(&self, until: Until) -> Option<Token> {
         // SAFETY: by the owner, the one consumer.
-        while let Take::Node(node) = unsafe { self.hub.inbox.take() } {
+        while let Take::Item(entry) = unsafe { self.hub.inbox.take() } {
+            let node = entry.node();
             // SAFETY: by the owner; only slots of its own table come into its inbox.
             match unsafe { self.hub.table.take_routed(node) } {
                 Left::Cancel(token) => return Some(token),
@@ -241,7 +243,7 @@ impl Reach for Lasting<Hub> {
         // the table.
         unsafe {
             let node = self.table.leave(token);
-            self.inbox.push(node);
+            self.inbox.push(Entry::new(node));
         }
         match self.park.handed_over() {
             Owed::Notification => self.notifier.wake_by_ref(),
