@@ -43,6 +43,8 @@ impl<R: Reactor + 'static, C: Clock + 'static> Shared<Driver<R, C>> {
             Self::Static(driver) => DriverHook {
                 driver: NonNull::from(*driver).cast(),
                 cancel: cancel::<R, C>,
+                #[cfg(feature = "std")]
+                now: now::<R, C>,
                 handle: handle_of_static::<R, C>,
             },
             #[cfg(feature = "alloc")]
@@ -54,6 +56,8 @@ impl<R: Reactor + 'static, C: Clock + 'static> Shared<Driver<R, C>> {
                 DriverHook {
                     driver: driver.cast(),
                     cancel: cancel::<R, C>,
+                    #[cfg(feature = "std")]
+                    now: now::<R, C>,
                     handle: handle_of_counted::<R, C>,
                 }
             }
@@ -82,6 +86,14 @@ unsafe fn cancel<R: Reactor, C>(driver: NonNull<()>, token: Token) -> Cancel {
         }
         Err(_) => Cancel::ReactorBusy,
     }
+}
+
+/// # Safety
+/// `driver` is a `Driver<R, C>` that is alive, on its own thread.
+#[cfg(feature = "std")]
+unsafe fn now<R, C: Clock>(driver: NonNull<()>) -> Instant {
+    // SAFETY: passed on to the caller.
+    unsafe { driver.cast::<Driver<R, C>>().as_ref() }.clock.now()
 }
 
 /// # Safety

@@ -92,6 +92,8 @@ struct Readme;
 
 #[cfg(feature = "testing")]
 mod conformance;
+#[cfg(feature = "std")]
+mod current;
 mod handle;
 pub mod inbox;
 #[cfg(feature = "io")]
@@ -121,6 +123,11 @@ pub mod timers;
 mod worker;
 mod worker_storage;
 
+#[cfg(feature = "std")]
+pub use current::{
+    SleepError, StealableInterval, StealableSleep, TimeoutError, interval, sleep, sleep_until,
+    spawn, spawn_stealable, timeout,
+};
 pub use handle::{Handle, Remote, SubmitError, WorkerTimers};
 pub use operation::Orphaned;
 pub use reactor::{

@@ -97,6 +97,8 @@ use crate::reactor::Token;
 use crate::sync::{AtomicU32, Cell, Ordering, SharedCell, const_but_under_loom};
 use crate::task::cell;
 use crate::task::node::{Kind, Node};
+#[cfg(feature = "std")]
+use crate::timers::Alarm;
 
 mod operations;
 mod waiting;
@@ -129,6 +131,9 @@ pub(crate) struct Slot {
     generation: Cell<u32>,
     /// The owner's.
     tenancy: Cell<Tenancy>,
+    /// The owner's: of an operation that is a timer.
+    #[cfg(feature = "std")]
+    alarm: Alarm,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -150,8 +155,22 @@ impl Slot {
                 index: Cell::new(0),
                 generation: Cell::new(0),
                 tenancy: Cell::new(Tenancy::Vacant(NONE)),
+                #[cfg(feature = "std")]
+                alarm: Alarm::new(),
             }
         }
+    }
+
+    /// The name of its operation now. By the owner.
+    #[cfg(feature = "std")]
+    pub(crate) fn token(&self) -> Token {
+        Token::new(self.index.get(), self.generation.get())
+    }
+
+    /// By the owner.
+    #[cfg(feature = "std")]
+    pub(crate) fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 }
 
@@ -241,6 +260,12 @@ impl Table {
 
     pub(crate) fn capacity(&self) -> usize {
         self.slots.len()
+    }
+
+    /// The slot of an operation.
+    #[cfg(feature = "std")]
+    pub(crate) fn slot(&self, token: Token) -> &Slot {
+        &self.slots[token.index()]
     }
 
     /// Transition 1.

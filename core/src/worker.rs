@@ -490,7 +490,9 @@ impl Service {
                 Lane::Remote => match home.next_remote() {
                     Delivery::Task(task) => Some(task),
                     Delivery::Cancel(token) => {
-                        driver.reactor.borrow_mut().cancel(token);
+                        if !home.cancels_timer(token) {
+                            driver.reactor.borrow_mut().cancel(token);
+                        }
                         return Ok(Found::Settled);
                     }
                     Delivery::Settled => return Ok(Found::Settled),

@@ -1,6 +1,8 @@
 #![forbid(unsafe_code)]
-//! Without threads a worker has nobody to share its tasks with: what `stealable` does is nothing.
+//! Without threads a worker has nobody to share its tasks with: what `stealable` and `slot_timer` do
+//! is nothing.
 
+use crate::reactor::Token;
 use crate::service::home::Home;
 use crate::task::TaskRef;
 
@@ -39,6 +41,11 @@ impl Home {
 
     pub(crate) fn steal(&self) -> usize {
         0
+    }
+
+    /// There is nobody to whom a future could move, so no timer stands in a slot.
+    pub(crate) fn cancels_timer(&self, _: Token) -> bool {
+        false
     }
 
     pub(super) fn announce_idle(&self) {}

@@ -40,13 +40,13 @@ mod known {
         TICKING.with(|ticking| ptr::eq(ticking.get(), home))
     }
 
-    /// Asks the worker that ticks on this thread; the answer is "no" if none does.
+    /// Asks the worker that ticks on this thread, if one does.
     #[inline]
-    pub(crate) fn with_ticking(ask: impl FnOnce(&Home) -> bool) -> bool {
+    pub(crate) fn with_ticking<U>(ask: impl FnOnce(&Home) -> U) -> Option<U> {
         let ticking = TICKING.with(Cell::get);
         // SAFETY: not null, so its worker ticks on this thread, and holds it: `Ticking` borrows it
         // and puts back what was there before.
-        unsafe { ticking.as_ref() }.is_some_and(ask)
+        unsafe { ticking.as_ref() }.map(ask)
     }
 
     /// While it lives the worker ticks on this thread; then the one before it does.

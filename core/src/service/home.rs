@@ -88,6 +88,9 @@ pub(crate) struct DriverHook {
     pub(crate) driver: NonNull<()>,
     /// Cancels an operation, unless the reactor is at work on this very thread.
     pub(crate) cancel: unsafe fn(NonNull<()>, Token) -> Cancel,
+    /// The time on the worker's clock.
+    #[cfg(feature = "std")]
+    pub(crate) now: unsafe fn(NonNull<()>) -> Instant,
     /// Writes a handle of the driver's worker to where the second pointer says.
     pub(crate) handle: unsafe fn(NonNull<()>, NonNull<()>),
 }
@@ -536,7 +539,24 @@ impl Home {
         self.mine.wake_to.get() == WakeTo::Nowhere
     }
 
+    /// One more reference to this.
+    #[cfg(feature = "std")]
+    pub(crate) fn reference(&self) -> HomeRef {
+        HomeRef::of(self)
+    }
+
+    /// The time on the worker's clock.
+    #[cfg(feature = "std")]
+    pub(crate) fn now(&self) -> Instant {
+        let hook = self.driver().expect("a worker that ticks has its driver");
+        // SAFETY: the hook is taken away before the driver is dropped.
+        unsafe { (hook.now)(hook.driver) }
+    }
+
     fn cancel_here(&self, token: Token) -> Cancel {
+        if self.cancels_timer(token) {
+            return Cancel::Asked;
+        }
         match self.mine.driver.get() {
             // SAFETY: the hook is taken away before the driver is dropped.
             Some(hook) => unsafe { (hook.cancel)(hook.driver, token) },

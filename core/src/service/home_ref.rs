@@ -21,6 +21,20 @@ pub(crate) enum Residence {
 pub(crate) type HomeRef = Lasting<Home>;
 
 impl HomeRef {
+    /// One more reference to a shared half, for who reaches it otherwise.
+    #[cfg(feature = "std")]
+    pub(crate) fn of(home: &Home) -> Self {
+        // SAFETY: a home is alive while it is borrowed. One whose residence is `Static` was made in
+        // a static, one whose residence is `Counted` in an `Arc`; the count that `from_raw` takes
+        // over is added before.
+        unsafe {
+            if home.residence() == Residence::Counted {
+                Arc::increment_strong_count(home);
+            }
+            Self::from_raw(NonNull::from(home).cast())
+        }
+    }
+
     /// As a task carries it: one word, which stands for one reference.
     pub(crate) fn into_raw(self) -> NonNull<()> {
         let home = match self {

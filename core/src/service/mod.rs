@@ -13,6 +13,7 @@
 //! | `idle` | who of a team idles, and who is called |
 //! | `join` | join handles |
 //! | `in_flight` | the future of an operation |
+//! | `slot_timer` | timers of futures that may move from worker to worker |
 //! | `start` | a future that is made where it runs |
 //! | `turns` | which lane is next |
 //! | `poll_budget` | how often a reactor is polled that can't tell whether it has something |
@@ -31,6 +32,8 @@ pub(crate) mod idle;
 pub(crate) mod in_flight;
 pub(crate) mod join;
 pub(crate) mod poll_budget;
+#[cfg(feature = "std")]
+pub(crate) mod slot_timer;
 pub(crate) mod start;
 pub(crate) mod stats;
 #[cfg(feature = "std")]

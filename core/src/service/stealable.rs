@@ -50,7 +50,7 @@ unsafe fn wake(data: *const ()) {
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: by the contract of the vtable.
     let task = unsafe { waker::task(data) };
-    if !context::with_ticking(|here| here.wakes_itself(task))
+    if context::with_ticking(|here| here.wakes_itself(task)) != Some(true)
         && task.header().state.activate() == Activated::Owed
     {
         push(task);
@@ -66,7 +66,7 @@ unsafe fn drop(data: *const ()) {
 /// here, if it is of the task's team, or else into the inbox of the one that spawned it.
 pub(crate) fn push(task: TaskRef) {
     let home = Home::of(task);
-    if !context::with_ticking(|here| here.takes_in(task, home)) {
+    if context::with_ticking(|here| here.takes_in(task, home)) != Some(true) {
         home.hand_over(task);
     }
 }

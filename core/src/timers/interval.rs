@@ -89,8 +89,9 @@ impl fmt::Display for ZeroPeriod {
 impl core::error::Error for ZeroPeriod {}
 
 impl MissedTicks {
-    fn next(self, due: Instant, now: Instant, nanos: NonZeroU64) -> Instant {
-        let period = Duration::from_nanos(nanos.get());
+    /// When the next tick is due. A period of zero is one of a nanosecond.
+    pub(crate) fn next(self, due: Instant, now: Instant, period: Duration) -> Instant {
+        let nanos = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
         // A queue that is expired by another clock than the handle's may be ahead of it.
         let now = now.max(due);
         match self {
@@ -132,7 +133,7 @@ impl<Q: Timers + Clock> Interval<Q> {
         let mut this = self.project();
         ready!(this.sleep.as_mut().poll(context));
         let (due, now) = (this.sleep.deadline(), this.sleep.handle().now());
-        this.sleep.reset(this.missed.next(due, now, *this.nanos));
+        this.sleep.reset(this.missed.next(due, now, Duration::from_nanos(this.nanos.get())));
         Poll::Ready(due)
     }
 }

@@ -75,6 +75,8 @@
 //! heap, intrusive as well and with the same bounds, was measured in this queue's place; it cancels
 //! faster where spans are random, and fires up to 18 times slower where they are equal.
 
+#[cfg(feature = "std")]
+mod alarm;
 mod interval;
 mod queue;
 mod sleep;
@@ -83,6 +85,8 @@ mod tests;
 mod timeout;
 mod tree;
 
+#[cfg(feature = "std")]
+pub(crate) use alarm::Alarm;
 pub use interval::{Interval, MissedTicks, NextTick, ZeroPeriod};
 pub use queue::{Expired, More, Timed, TimerQueue, Timers};
 pub use sleep::Sleep;
