@@ -9,27 +9,32 @@
 //! > at most 3 *m* dispatches and ⌈*m* / [`POLL_BATCH`]⌉ polls of the reactor, however long the
 //! > other lanes are. For a reactor that can't tell its [`Readiness`] without a poll add one poll
 //! > interval (1-50 µs) and one clock stride (about a microsecond; 64 dispatches when they suddenly
-//! > take longer).
+//! > take longer); for a timer add one clock stride.
 //!
 //! The scheduler is cooperative: what it can't bound is the longest single dispatch.
 //!
 //! # The words
 //! A *task* is a spawned future. A *dispatch* is one poll of one task by a *worker*, the run loop
 //! of one thread. Runnable tasks stand in three [lanes](Lane): `Local`, the backlog; `Remote`,
-//! what other threads put into the worker's *inbox*; `Io`, what completions woke. A *reactor*
+//! what other threads put into the worker's *inbox*; `Io`, what completions and timers woke. A *reactor*
 //! accepts operations and reports completions; it is brought by its [trait](Reactor).
 //!
 //! # The map
 //! ```text
-//! runtime      a worker on a thread of its own          WorkerThread           (std)
-//! worker       tick, park, run                          Worker, Tick
-//! handle       what a worker is reached by              Handle, Remote
-//! service      who is served when                       Lane, PollShare, JoinHandle, InFlight
-//! run_queue  inbox  park  operation  reactor  time      Reactor, Clock, Instant
-//! task         header, state, future                    yield_now
+//! team_threads  runtime    workers on threads of their own      TeamThreads, WorkerThread   (std)
+//! worker  worker_storage   tick, park, run                      Worker, Tick, WorkerStorage
+//! handle  current  team    what a worker is reached by          Handle, Remote; sleep, spawn, Team (std)
+//! service                  who is served when                   Lane, PollShare, JoinHandle, InFlight
+//! run_queue  steal  inbox  park  operation  timers  reactor  time
+//! task                     header, state, future                TaskStorage, yield_now
 //! ```
 //! Each line imports only lines below it. Atomics come from `sync` alone, so that a model checker
 //! can stand in for them.
+//!
+//! # The pieces
+//! Usable without a worker, each with an example: [`run_queue`], [`inbox`], [`steal`], [`timers`],
+//! [`operation`], [`TaskStorage`]; [`Reactor`] and [`Clock`] are for a platform to bring. Things
+//! stand in queues by their own [links](link), so none of it allocates.
 //!
 //! # Features
 //! Each only adds; none is on by default.
@@ -38,10 +43,10 @@
 //! |---|---|
 //! | none | everything that follows, in statics: no allocator, no system |
 //! | `alloc` | boxed tasks and workers, capacities chosen at run time |
-//! | `std` | threads, panics caught, wakes that know their thread and so cost no read-modify-write |
+//! | `std` | threads, teams, panics caught, wakes that know their thread and so cost no read-modify-write |
 //! | `portable-atomic` | cores without compare-and-swap (thumbv6m, riscv32i), through that crate |
 //! | `io` | the operations on file descriptors that the Linux reactors share |
-//! | `testing` | a simulated reactor on virtual time |
+//! | `testing` | a simulated reactor on virtual time, and kits for who implements the traits |
 //!
 //! # An example
 //! ```

@@ -8,7 +8,7 @@ pub enum Lane {
     Local,
     /// What came through the inbox: from other threads, and from interrupt handlers.
     Remote,
-    /// What completions woke.
+    /// What completions and timers woke.
     Io,
 }
 
