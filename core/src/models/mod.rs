@@ -117,6 +117,7 @@ mod inbox;
 mod operation;
 mod operations;
 mod park;
+mod steal;
 mod task_state;
 
 /// Explores a model with at most so many preemptions in one execution.
