@@ -32,8 +32,8 @@
 //! can stand in for them.
 //!
 //! # The pieces
-//! Usable without a worker, each with an example: [`run_queue`], [`inbox`], [`steal`], [`timers`],
-//! [`operation`], [`TaskStorage`]; [`Reactor`] and [`Clock`] are for a platform to bring. Things
+//! Usable without a worker, each with an example: [`run_queue`], [`inbox`], [`steal`], [`park`],
+//! [`timers`], [`operation`], [`TaskStorage`]; [`Reactor`] and [`Clock`] are for a platform to bring. Things
 //! stand in queues by their own [links](link), so none of it allocates.
 //!
 //! # Features
@@ -107,7 +107,7 @@ pub mod link;
 #[cfg(all(test, loom, feature = "alloc"))]
 mod models;
 pub mod operation;
-mod park;
+pub mod park;
 mod reactor;
 pub mod run_queue;
 #[cfg(feature = "std")]

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
-//! A simulated reactor on virtual time, so that bounds are tested in counts and nothing waits.
+//! A simulated reactor on virtual time, so that bounds are tested in counts and nothing waits; and
+//! the conformance kit.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
