@@ -8,7 +8,7 @@ use crate::inbox::{Inbox, Take};
 
 /// Puts an inbox to the test: the checks that [`MpscQueue`](crate::inbox::MpscQueue) passes.
 ///
-/// `make`, `wrap` and `unwrap` are as for [`run_queue`](super::run_queue), and so is what one
+/// `make`, `wrap` and `unwrap` are as for [`run_queue`](super::run_queue()), and so is what one
 /// thread checks; besides, *Busy* is not said where no push can be half done.
 ///
 /// With `std`, threads push while one takes, of which another one takes over in the midst of it. It
