@@ -79,28 +79,6 @@ struct Shared<'a, Q, W, U> {
     unwrap: &'a U,
 }
 
-impl<Q, W, U> Shared<'_, Q, W, U>
-where
-    Q: Inbox,
-    W: Fn(Parcel) -> Q::Item,
-    U: Fn(Q::Item) -> Parcel,
-{
-    fn push(&self, parcel: Parcel) -> Result<(), Parcel> {
-        self.queue.push((self.wrap)(parcel)).map_err(self.unwrap)
-    }
-
-    /// # Safety
-    /// As [`Inbox::take`].
-    unsafe fn take(&self) -> Take<Parcel> {
-        // SAFETY: passed on to the caller.
-        match unsafe { self.queue.take() } {
-            Take::Item(item) => Take::Item((self.unwrap)(item)),
-            Take::Empty => Take::Empty,
-            Take::Busy => Take::Busy,
-        }
-    }
-}
-
 /// One thread has it.
 struct Alone<S>(S);
 
@@ -110,13 +88,23 @@ where
     W: Fn(Parcel) -> Q::Item,
     U: Fn(Q::Item) -> Parcel,
 {
-    fn push(&mut self, parcel: Parcel) -> Result<(), Parcel> {
-        self.0.push(parcel)
+    type Item = Q::Item;
+
+    fn wrap(&self, parcel: Parcel) -> Q::Item {
+        (self.0.wrap)(parcel)
     }
 
-    fn take(&mut self) -> Take<Parcel> {
+    fn unwrap(&self, item: Q::Item) -> Parcel {
+        (self.0.unwrap)(item)
+    }
+
+    fn push(&mut self, item: Q::Item) -> Result<(), Q::Item> {
+        self.0.queue.push(item)
+    }
+
+    fn take(&mut self) -> Take<Q::Item> {
         // SAFETY: it is this one's for itself.
-        unsafe { self.0.take() }
+        unsafe { self.0.queue.take() }
     }
 
     fn is_empty(&mut self) -> Option<bool> {
@@ -140,6 +128,28 @@ mod threads {
     const EACH: usize = if cfg!(miri) { 20 } else { 1_000 };
     /// So many looks at an inbox that says it is empty tell what is lost from what was denied.
     const LOOKS: usize = 8;
+
+    impl<Q, W, U> Shared<'_, Q, W, U>
+    where
+        Q: Inbox,
+        W: Fn(Parcel) -> Q::Item,
+        U: Fn(Q::Item) -> Parcel,
+    {
+        fn push(&self, parcel: Parcel) -> Result<(), Parcel> {
+            self.queue.push((self.wrap)(parcel)).map_err(self.unwrap)
+        }
+
+        /// # Safety
+        /// As [`Inbox::take`].
+        unsafe fn take(&self) -> Take<Parcel> {
+            // SAFETY: passed on to the caller.
+            match unsafe { self.queue.take() } {
+                Take::Item(item) => Take::Item((self.unwrap)(item)),
+                Take::Empty => Take::Empty,
+                Take::Busy => Take::Busy,
+            }
+        }
+    }
 
     /// What the producers and the consumer know of each other.
     struct Course<'a, S> {

@@ -16,7 +16,7 @@ use crate::run_queue::RunQueue;
 /// what the queue takes, and `unwrap` gets it back.
 ///
 /// It sees that items come out once and in order, when the queue is filled and emptied, again and
-/// again and in turns without a pattern; that a full queue hands back what it refuses, keeps all
+/// again and in turns without a pattern, and when the same items go round; that a full queue hands back what it refuses, keeps all
 /// that it holds and has the same room ever after; that `is_empty` agrees with `pop`; that nothing
 /// is dropped in the queue, and what is left in it is dropped with it, once. Stealing is not
 /// looked at. It takes milliseconds, allocates, and uses no thread.
@@ -85,12 +85,22 @@ where
     W: Fn(Parcel) -> Q::Item,
     U: Fn(Q::Item) -> Parcel,
 {
-    fn push(&mut self, parcel: Parcel) -> Result<(), Parcel> {
-        self.queue.push((self.wrap)(parcel)).map_err(self.unwrap)
+    type Item = Q::Item;
+
+    fn wrap(&self, parcel: Parcel) -> Q::Item {
+        (self.wrap)(parcel)
     }
 
-    fn take(&mut self) -> Take<Parcel> {
-        self.queue.pop().map_or(Take::Empty, |item| Take::Item((self.unwrap)(item)))
+    fn unwrap(&self, item: Q::Item) -> Parcel {
+        (self.unwrap)(item)
+    }
+
+    fn push(&mut self, item: Q::Item) -> Result<(), Q::Item> {
+        self.queue.push(item)
+    }
+
+    fn take(&mut self) -> Take<Q::Item> {
+        self.queue.pop().map_or(Take::Empty, Take::Item)
     }
 
     fn is_empty(&mut self) -> Option<bool> {

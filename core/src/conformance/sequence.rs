@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::iter;
+use core::{iter, mem};
 
 use crate::conformance::ledger::{Ledger, Parcel};
 use crate::conformance::rules::{Broken, broken};
@@ -12,8 +12,13 @@ use crate::inbox::Take;
 
 /// A queue of either kind, in one thread.
 pub(crate) trait Subject {
-    fn push(&mut self, parcel: Parcel) -> Result<(), Parcel>;
-    fn take(&mut self) -> Take<Parcel>;
+    /// What stands in the queue.
+    type Item;
+
+    fn wrap(&self, parcel: Parcel) -> Self::Item;
+    fn unwrap(&self, item: Self::Item) -> Parcel;
+    fn push(&mut self, item: Self::Item) -> Result<(), Self::Item>;
+    fn take(&mut self) -> Take<Self::Item>;
     /// What the queue says of itself, if that is part of its interface.
     fn is_empty(&mut self) -> Option<bool>;
 }
@@ -31,6 +36,9 @@ pub(crate) fn check<S: Subject>(make: &mut impl FnMut() -> S) -> Result<(), Brok
     refills(make())?;
     for seed in 1..=4 {
         interleaves(make(), seed)?;
+    }
+    for (items, turns) in [(1, 1), (1, 5), (2, 1), (2, 2), (3, 2), (5, 7), (50, 120)] {
+        goes_round(make(), items, turns)?;
     }
     fills(make())?;
     for (items, taken) in [(0, 0), (1, 0), (1, 1), (2, 1), (5, 0), (5, 3), (50, 20)] {
@@ -75,7 +83,8 @@ impl<S: Subject> Course<S> {
     fn push(&mut self) -> Result<Pushed, Broken> {
         let number = self.made;
         self.made += 1;
-        match self.subject.push(self.ledger.parcel(number)) {
+        let item = self.subject.wrap(self.ledger.parcel(number));
+        match self.subject.push(item).map_err(|item| self.subject.unwrap(item)) {
             Ok(()) => {
                 self.inside.push_back(number);
                 self.went_in.push(number);
@@ -104,7 +113,8 @@ impl<S: Subject> Course<S> {
     fn look(&mut self) -> Result<Option<usize>, Broken> {
         let is_empty = self.subject.is_empty();
         let found = match self.subject.take() {
-            Take::Item(parcel) => {
+            Take::Item(item) => {
+                let parcel = self.subject.unwrap(item);
                 let number = parcel.number();
                 // One that was out before has been dropped since.
                 match self.ledger.all_there(iter::once(number)) {
@@ -240,6 +250,37 @@ fn fills<S: Subject>(subject: S) -> Result<(), Broken> {
         }
     }
     course.empty()?;
+    course.end()
+}
+
+/// What comes out goes in again, the same thing, as a task that yields.
+fn goes_round<S: Subject>(subject: S, items: usize, turns: usize) -> Result<(), Broken> {
+    let mut course = Course::new(subject, items);
+    course.push_some(items)?;
+    let items = course.inside.len();
+    for turn in 0..turns {
+        let Take::Item(item) = course.subject.take() else {
+            return Err(broken!(NoneLost, "after {turn} turns of {items} items nothing comes out"));
+        };
+        if let Err(refused) = course.subject.push(item) {
+            drop(refused);
+            return Err(broken!(KeepsItsRoom, "an item came out, and may not go in again"));
+        }
+        course.inside.rotate_left(1);
+    }
+    // Not opened until all are there: one that is there twice must not be dropped.
+    let mut out = Vec::new();
+    while let Take::Item(item) = course.subject.take() {
+        out.push(item);
+        if out.len() > items {
+            // Nothing of it can be touched any more.
+            mem::forget((out, course));
+            return Err(broken!(NoneTwice, "after {turns} turns of {items} items more come out"));
+        }
+    }
+    let out: Vec<_> = out.into_iter().map(|item| course.subject.unwrap(item).number()).collect();
+    let due: Vec<_> = course.inside.drain(..).collect();
+    judge(&due, &out)?;
     course.end()
 }
 
