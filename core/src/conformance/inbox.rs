@@ -1,6 +1,8 @@
 //! The kit for inboxes: the checks of one thread, and those that take several.
 
 use crate::conformance::STARTS;
+#[cfg(feature = "std")]
+use crate::conformance::WRAPS_AT_32_BITS;
 use crate::conformance::ledger::Parcel;
 use crate::conformance::rules::Broken;
 use crate::conformance::sequence::{self, Subject};
@@ -11,12 +13,13 @@ use crate::inbox::{Inbox, Take};
 /// `make`, `wrap` and `unwrap` are as for [`run_queue`](super::run_queue()), and so is what one
 /// thread checks; besides, *Busy* is not said where no push can be half done.
 ///
-/// With `std`, threads push while one takes, of which another one takes over in the midst of it. It
-/// sees that each item comes out once, those of a producer in its order, an inbox with a push that
-/// has returned is never said to be empty, and what is left is dropped with the inbox. What it
-/// finds then may differ from run to run; an inbox that passes has not been proved right, for which
-/// there are model checkers. Nor can it see how many steps a take is made of. It takes some tenths
-/// of a second, and allocates. A bounded inbox that says it is full for ever hangs it.
+/// With `std`, threads push while one takes, of which another one takes over in the midst of it:
+/// from zero, and before counters of 32 bits wrap. It sees that each item comes out once, those of
+/// a producer in its order, that an inbox with a push that has returned is never said to be empty,
+/// and that what is left is dropped with the inbox. What it finds then may differ from run to run:
+/// an inbox that passes has not been proved right, for which there are model checkers. Nor can it
+/// see how many steps a take is made of. It takes some tenths of a second, and allocates. A bounded
+/// inbox that says it is full for ever hangs it.
 ///
 /// # Panics
 /// If a rule is broken: the message says which one, and how that was seen.
@@ -61,13 +64,15 @@ pub(crate) fn check<Q: Inbox>(
     wrap: impl Fn(Parcel) -> Q::Item + Sync,
     unwrap: impl Fn(Q::Item) -> Parcel + Sync,
 ) -> Result<(), Broken> {
+    let mut alone = |start| Alone(Shared { queue: make(start), wrap: &wrap, unwrap: &unwrap });
     for start in STARTS {
-        let mut make = || Alone(Shared { queue: make(start), wrap: &wrap, unwrap: &unwrap });
-        sequence::check(&mut make)?;
-        #[cfg(feature = "std")]
+        sequence::check(&mut || alone(start))?;
+    }
+    #[cfg(feature = "std")]
+    for start in [0, WRAPS_AT_32_BITS] {
         for producers in [1, 2, 4] {
-            threads::each_comes_out(&make().0, producers)?;
-            threads::the_rest_is_dropped(make().0, producers)?;
+            threads::each_comes_out(&alone(start).0, producers)?;
+            threads::the_rest_is_dropped(alone(start).0, producers)?;
         }
     }
     Ok(())

@@ -28,4 +28,6 @@ pub use ledger::Parcel;
 pub use run_queue::run_queue;
 
 /// Where counters begin: at nothing, and where those of 16, 32 and 64 bits are about to wrap.
-const STARTS: [u64; 4] = [0, (1 << 16) - 3, (1 << 32) - 3, u64::MAX - 2];
+const STARTS: [u64; 4] = [0, (1 << 16) - 3, WRAPS_AT_32_BITS, u64::MAX - 2];
+
+const WRAPS_AT_32_BITS: u64 = (1 << 32) - 3;
