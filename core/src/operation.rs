@@ -9,7 +9,7 @@
 //! - [`Pending`] is the future of one operation. It may be polled and dropped on any thread, and is
 //!   valid when the owner is gone.
 //! - [`OperationStorage`] is the memory of both, for a static. With `alloc`,
-//!   [`Operations::new`] does without.
+//!   `Operations::new` does without.
 //!
 //! No feature is needed, nothing but `Operations::new` allocates, and nothing waits. The results
 //! are numbers; a buffer that the kernel may still write is for the owner to keep until the

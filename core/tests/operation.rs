@@ -309,7 +309,9 @@ fn a_storm_from_several_threads_leaves_every_slot_vacant() {
         to[round % THREADS].send(pending).unwrap();
     }
     drop(to);
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
     settle(&operations);
     assert_eq!(cancelled, ROUNDS);
     let all: Vec<_> = (0..THREADS).map(|_| operations.start().unwrap()).collect();

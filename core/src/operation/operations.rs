@@ -151,7 +151,7 @@ impl Operations {
     /// # Panics
     /// If the future is of another table.
     pub fn withdraw(&self, mut pending: Pending) {
-        let ours = ptr::eq::<Hub>(&*self.hub, &**pending.0.reach());
+        let ours = ptr::eq(&raw const *self.hub, &raw const **pending.0.reach());
         assert!(ours, "an operation is withdrawn from the table in which it was started");
         if let Some(token) = pending.0.take_token() {
             // SAFETY: by the owner; the future is here, and its token is gone from it.

@@ -25,6 +25,10 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How many polls look for what should not be there.
 const DRY: u32 = 4;
 
+/// So many operations that they don't fit into one batch.
+const MANY: u32 = 40;
+const _: () = assert!(MANY as usize > POLL_BATCH);
+
 /// A reactor, and the harness that it came from.
 pub(super) struct Bench<'a, H: Harness> {
     harness: &'a mut H,
@@ -65,9 +69,9 @@ pub(super) fn each_once(expected: &[Token], found: &[Completion]) -> Outcome {
 }
 
 impl<H: Harness> Bench<'_, H> {
-    /// So many operations that they don't fit into one batch, where there is room for as many.
+    /// [`MANY`] operations, or as many as there is room for.
     pub(super) fn many(&self) -> u32 {
-        (POLL_BATCH as u32 + 8).min(self.harness.capacity())
+        MANY.min(self.harness.capacity())
     }
 
     pub(super) fn capacity(&self) -> u32 {

@@ -145,7 +145,9 @@ pub(super) fn a_poll_keeps_to_the_room<H: Harness>(mut bench: Bench<'_, H>) -> O
             }
             let before = others(POLL_BATCH - room);
             let mut found = Completions::new();
-            before.iter().for_each(|&completion| found.push(completion));
+            for &completion in &before {
+                found.push(completion);
+            }
             require(bench.readiness() != Readiness::Quiet, || {
                 let left = tokens.len() - all.len();
                 format!("the readiness was `Quiet` with {left} completions left over")
@@ -372,6 +374,7 @@ pub(super) fn the_notifier_ends_the_next_wait<H: Harness>(mut bench: Bench<'_, H
         notifier.wake_by_ref();
         bench.wait(&mut Completions::new(), "a wake")?;
         drop(notifier);
+        #[allow(clippy::waker_clone_wake)] // `wake` is a function of its own
         another.clone().wake();
         bench.wait(&mut Completions::new(), "the wake of a clone")?;
         another.wake_by_ref();
