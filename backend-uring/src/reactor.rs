@@ -74,6 +74,7 @@ pub struct UringReactor {
     /// Cancels that found no room there. Each token once, so no more than there are operations.
     /// Not empty only while the submission queue is full.
     cancels: VecDeque<Token>,
+    wakes: Wakes,
     /// Operations that the kernel has taken since the last poll.
     armed: usize,
     /// Looks that go by before what is queued counts again: see [`PATIENCE`].
@@ -87,6 +88,15 @@ enum Watch {
     Down,
     /// The request is in the queue or in the kernel.
     Up,
+}
+
+/// The wakes that the watch has told of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wakes {
+    /// Each has ended a wait.
+    Answered,
+    /// A poll that did not wait has met one, which is owed to the next that does.
+    Owed,
 }
 
 /// Whose request it is.
@@ -143,6 +153,7 @@ impl UringReactor {
             timed_wait: ring.waits_with_timeout(),
             queued: VecDeque::with_capacity(ring.capacity()),
             cancels: VecDeque::with_capacity(ring.capacity()),
+            wakes: Wakes::Answered,
             armed: 0,
             patience: 0,
             ring,
@@ -323,6 +334,10 @@ impl UringReactor {
     /// The watch on the notifier tells something. When it has ended it goes up again before the
     /// next wait: until then nobody needs it.
     fn woken(&mut self, event: &Event) -> io::Result<()> {
+        // One that is cancelled tells of no wake.
+        if event.result != -Errno::CANCELED.raw_os_error() {
+            self.wakes = Wakes::Owed;
+        }
         if event.more {
             return Ok(());
         }
@@ -336,7 +351,7 @@ impl UringReactor {
             result if result == -Errno::CANCELED.raw_os_error() => {}
             result => return Err(io::Error::from_raw_os_error(-result)),
         }
-        // Those who wrote up to now are answered by the end of this poll.
+        // Those who wrote up to now are answered by the end of this poll, or of the next that waits.
         self.notifier.drain()
     }
 
@@ -453,7 +468,13 @@ impl Reactor for UringReactor {
     /// belong to. Completions found before are in `found`.
     fn poll(&mut self, wait: Wait, found: &mut Completions) -> io::Result<Polled> {
         let wait = if found.room() > 0 { wait } else { Wait::Never };
+        let waits = wait != Wait::Never;
         let mut left = self.left(wait);
+        if waits && self.wakes == Wakes::Owed {
+            left = Left::Nothing;
+            // As after every wait, though this one does not begin.
+            self.put_watch_up();
+        }
         let mut timer = Timer::Unset;
         loop {
             let entered = if self.must_enter(left) {
@@ -482,6 +503,9 @@ impl Reactor for UringReactor {
                 Entered::All | Entered::None if left == Left::Nothing => break,
                 Entered::All | Entered::None => {}
             }
+        }
+        if waits {
+            self.wakes = Wakes::Answered;
         }
         Ok(Polled { armed: mem::take(&mut self.armed) })
     }

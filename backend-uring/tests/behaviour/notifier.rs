@@ -57,6 +57,22 @@ fn a_wake_ends_one_wait_and_no_more() {
 }
 
 #[test]
+fn a_wake_that_a_poll_without_a_wait_met_ends_the_next_wait() {
+    in_each_mode(|mut reactor| {
+        let notifier = reactor.notifier();
+        // The watch is up.
+        notifier.wake_by_ref();
+        assert_eq!(poll(&mut reactor, Wait::Forever), []);
+        for _ in 0..3 {
+            notifier.wake_by_ref();
+            spin_until_ready(&mut reactor);
+            assert_eq!(drain(&mut reactor), []);
+            assert_eq!(poll(&mut reactor, Wait::Forever), []);
+        }
+    });
+}
+
+#[test]
 fn a_thousand_wakes_fill_nothing_and_are_soon_forgotten() {
     in_each_mode_tiny(|mut reactor| {
         let event = event();
