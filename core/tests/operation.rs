@@ -182,6 +182,17 @@ fn the_end_of_the_owner_is_told_to_those_who_wait() {
 }
 
 #[test]
+fn nobody_wakes_an_owner_that_is_gone() {
+    let (bell, notifier) = Bell::new();
+    let operations = Operations::new(1, notifier);
+    let (_, pending) = operations.start().unwrap();
+    assert_eq!(operations.next_cancel(), None);
+    drop(operations);
+    elsewhere(move || drop(pending));
+    assert_eq!((bell.rings(), Arc::strong_count(&bell)), (0, 1));
+}
+
+#[test]
 fn the_waker_of_the_last_poll_is_the_one_that_is_woken() {
     let operations = unheard(1);
     let (token, mut pending) = operations.start().unwrap();

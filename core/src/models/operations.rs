@@ -6,7 +6,7 @@ use core::task::Waker;
 
 use loom::thread;
 
-use super::{Bell, explore, poll, wait_for};
+use super::{Bell, explore, join_all, poll, wait_for};
 use crate::operation::{Arrival, Operations, Orphaned};
 use crate::reactor::Token;
 
@@ -54,7 +54,7 @@ fn two_cancels_reach_a_waiting_owner() {
         let first = wait_for_cancel(&operations, &bell);
         let second = wait_for_cancel(&operations, &bell);
         assert_ne!(first, second);
-        threads.map(|thread| thread.join().unwrap());
+        join_all(threads);
         assert_eq!(operations.next_cancel(), None);
     });
 }
