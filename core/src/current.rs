@@ -31,6 +31,7 @@ fn ask<U>(what: impl FnOnce(&Home) -> U) -> U {
 /// [`Handle::spawn`](crate::Handle::spawn) does.
 ///
 /// ```
+/// # #[cfg(feature = "testing")]
 /// # fn main() -> Result<(), evenkeel::testing::SimError> {
 /// # use evenkeel::testing::{SimReactor, VirtualClock};
 /// # use evenkeel::{Worker, WorkerConfig};
@@ -45,6 +46,8 @@ fn ask<U>(what: impl FnOnce(&Home) -> U) -> U {
 /// # }
 /// # Ok(())
 /// # }
+/// # #[cfg(not(feature = "testing"))]
+/// # fn main() {}
 /// ```
 ///
 /// # Panics
@@ -113,6 +116,7 @@ pub fn sleep_until(deadline: Instant) -> StealableSleep {
 /// It gives way at least once. Once ready it stays so.
 ///
 /// ```
+/// # #[cfg(feature = "testing")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use evenkeel::testing::{SimReactor, VirtualClock};
 /// # use evenkeel::{Team, Worker, WorkerConfig};
@@ -129,6 +133,8 @@ pub fn sleep_until(deadline: Instant) -> StealableSleep {
 /// # }
 /// # Ok(())
 /// # }
+/// # #[cfg(not(feature = "testing"))]
+/// # fn main() {}
 /// ```
 ///
 /// # Errors

@@ -95,6 +95,7 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for StopError<E> {}
 /// Dropping it asks the worker to end, and does not wait.
 ///
 /// ```
+/// # #[cfg(feature = "testing")]
 /// use evenkeel::testing::{SimReactor, VirtualClock};
 /// use evenkeel::{ThreadConfig, WorkerThread};
 /// use std::time::Duration;
@@ -104,6 +105,7 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for StopError<E> {}
 /// #     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { Ok(()) }
 /// # }
 /// # impl std::error::Error for Never {}
+/// # #[cfg(feature = "testing")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let make_reactor = || Ok::<_, Never>(SimReactor::new(&VirtualClock::new()).waits_for_real());
 /// let worker = WorkerThread::start(ThreadConfig::default(), make_reactor)?;
@@ -112,6 +114,8 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for StopError<E> {}
 /// worker.stop_within(Duration::from_secs(2))?;
 /// # Ok(())
 /// # }
+/// # #[cfg(not(feature = "testing"))]
+/// # fn main() {}
 /// ```
 #[derive(Debug)]
 pub struct WorkerThread<R: Reactor + 'static> {

@@ -26,6 +26,7 @@ use crate::service::stealable::JoinTeamError;
 /// A worker that ends leaves its stealable tasks to the others. The last one ends them.
 ///
 /// ```
+/// # #[cfg(feature = "testing")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use evenkeel::testing::{SimReactor, VirtualClock};
 /// use evenkeel::{Team, Worker, WorkerConfig};
@@ -46,6 +47,8 @@ use crate::service::stealable::JoinTeamError;
 /// assert!(tasks.iter().all(|task| task.is_finished()));
 /// # Ok(())
 /// # }
+/// # #[cfg(not(feature = "testing"))]
+/// # fn main() {}
 /// ```
 #[derive(Clone)]
 pub struct Team {

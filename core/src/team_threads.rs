@@ -54,6 +54,7 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for TeamStartError<E> {}
 /// Dropping it asks the workers to end, and does not wait.
 ///
 /// ```
+/// # #[cfg(feature = "testing")]
 /// use evenkeel::testing::{SimReactor, VirtualClock};
 /// use evenkeel::{TeamConfig, TeamThreads};
 /// use std::time::Duration;
@@ -63,6 +64,7 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for TeamStartError<E> {}
 /// #     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { Ok(()) }
 /// # }
 /// # impl std::error::Error for Never {}
+/// # #[cfg(feature = "testing")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let make_reactor = |_| Ok::<_, Never>(SimReactor::new(&VirtualClock::new()).waits_for_real());
 /// let config = TeamConfig { workers: 2, ..TeamConfig::default() };
@@ -72,6 +74,8 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for TeamStartError<E> {}
 /// team.stop_within(Duration::from_secs(2))?;
 /// # Ok(())
 /// # }
+/// # #[cfg(not(feature = "testing"))]
+/// # fn main() {}
 /// ```
 pub struct TeamThreads<R: Reactor + 'static> {
     team: Team,

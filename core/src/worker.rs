@@ -183,6 +183,7 @@ enum Found {
 /// lane an entry of the inbox that is settled without a dispatch, as a cancel is, counts like one.
 ///
 /// ```
+/// # #[cfg(feature = "testing")]
 /// # fn main() -> Result<(), evenkeel::testing::SimError> {
 /// use evenkeel::testing::{SimReactor, VirtualClock};
 /// use evenkeel::{Worker, WorkerConfig, yield_now};
@@ -202,6 +203,8 @@ enum Found {
 /// }
 /// # Ok(())
 /// # }
+/// # #[cfg(not(feature = "testing"))]
+/// # fn main() {}
 /// ```
 pub struct Worker<R: Reactor + 'static, C: Clock + 'static> {
     driver: Shared<Driver<R, C>>,

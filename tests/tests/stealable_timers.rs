@@ -52,15 +52,11 @@ fn idle(worker: &mut SimWorker) {
 
 /// Polls a sleep once, on the worker, and gives it out of the task.
 fn set_on(worker: &mut SimWorker, span: Duration) -> StealableSleep {
-    let task = worker.handle().spawn(async move {
+    let task = worker.handle().spawn(poll_fn(move |context| {
         let mut sleep = sleep(span);
-        poll_fn(|context| {
-            assert!(Pin::new(&mut sleep).poll(context).is_pending());
-            Poll::Ready(())
-        })
-        .await;
-        sleep
-    });
+        assert!(Pin::new(&mut sleep).poll(context).is_pending());
+        Poll::Ready(sleep)
+    }));
     idle(worker);
     output(task)
 }
@@ -179,7 +175,7 @@ fn who_sleeps_outside_of_a_worker_is_told_so() {
 #[test]
 #[should_panic(expected = "no worker ticks on this thread")]
 fn a_span_needs_a_worker_whose_clock_tells_the_time() {
-    let _ = sleep(MILLI);
+    drop(sleep(MILLI));
 }
 
 #[test]
