@@ -1,8 +1,10 @@
 //! Work-stealing queues beside each other: `cargo bench -p evenkeel --features std --bench steal`.
 //!
+//! Behind `--` may stand a part of the scenarios' names, to see those alone.
+//!
 //! All take turns within one process, for so many rounds. A figure is the median of the rounds, in
-//! nanoseconds per item; a ratio is the median over the rounds of theirs to ours, so above 1 ours is
-//! faster. The ratios are what may be compared between machines.
+//! nanoseconds per item; a ratio is the median over the rounds of theirs to ours, so above 1 ours
+//! is faster. The ratios are what may be compared between machines.
 //!
 //! | scenario | what one item does |
 //! |---|---|
@@ -14,11 +16,11 @@
 //! | owner, thief: many | the same, with batches |
 //! | stolen % | how many of the items in the two rows above it was that the thief got |
 
-use std::array;
 use std::hint::{self, black_box};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
+use std::{array, env};
 
 mod contenders;
 mod losers;
@@ -29,10 +31,10 @@ use losers::{bwos::Bwos, ring::Ring};
 /// What stands in the queues: a word that says where the item is.
 type Handle = contenders::Handle;
 
-const ROUNDS: usize = 41;
+const ROUNDS: usize = 31;
 const CAPACITY: usize = 256;
 const PINGS: usize = 20_000;
-const SHARED_ITEMS: usize = 50_000;
+const SHARED_ITEMS: usize = 100_000;
 const BURST: usize = 64;
 
 /// One scenario over one contender; nanoseconds per item.
@@ -136,8 +138,21 @@ struct Shared {
     stolen_percent: f64,
 }
 
-#[allow(clippy::cast_precision_loss)] // far below 2^52
+/// Where other programs run too, the two threads may never be on a core at once: such a trial is
+/// made again, a few times.
 fn shared<C: Contender>(pool: &Pool, steal: fn(&C::Thief, &C) -> usize) -> Shared {
+    let mut shared = shared_once::<C>(pool, steal);
+    for _ in 0..20 {
+        if shared.stolen_percent >= 1.0 {
+            break;
+        }
+        shared = shared_once::<C>(pool, steal);
+    }
+    shared
+}
+
+#[allow(clippy::cast_precision_loss)] // far below 2^52
+fn shared_once<C: Contender>(pool: &Pool, steal: fn(&C::Thief, &C) -> usize) -> Shared {
     let (owner, thief) = C::make();
     let (ready, stolen) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let shared = thread::scope(|scope| {
@@ -242,7 +257,11 @@ fn main() {
         print!("{name:>18}");
     }
     println!();
+    let wanted = env::args().skip(1).find(|argument| !argument.starts_with("--"));
     for (nth, scenario) in SCENARIOS.iter().enumerate() {
+        if wanted.as_ref().is_some_and(|wanted| !scenario.contains(wanted)) {
+            continue;
+        }
         let mut rounds: [Vec<f64>; 6] = array::from_fn(|_| Vec::new());
         for _ in 0..ROUNDS {
             for (figures, (_, scenarios)) in rounds.iter_mut().zip(&contenders) {

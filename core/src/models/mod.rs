@@ -14,6 +14,7 @@
 //! | `operation` | a future that looks, changes its waker and leaves, with the end of its operation |
 //! | `operations` | the table that stands alone: leaving with an owner that waits, or ends |
 //! | `hand_over` | submissions with a worker that parks, that is asked to stop, that ends |
+//! | `steal` | pushes and pops of a queue's owner with thieves of one, and of many into their own |
 //!
 //! # How a fault shows
 //! - What is lost is waited for: a deadlock, which loom reports, or a spin that does not end.
@@ -87,10 +88,36 @@
 //! | end, `clear`: coming `AcqRel` → `Release`, `Relaxed`; leaving `Release` → `Relaxed`; staying `Acquire` → `Relaxed` | `hand_over::one_submits_at_the_end` |
 //! | end: the list of tasks is looked at for one that was never in it | `hand_over::both_sides_submit_after_the_end` |
 //!
+//! ## In the stealable queue
+//! | mutation | model that fails |
+//! |---|---|
+//! | push: the tail `Release` → `Relaxed` | `steal::one_thief` |
+//! | flow back: the tail `Release` → `Relaxed` | `steal::the_overflow_flows_back` |
+//! | flow back: no flow when what is reserved is not in the ring | `steal::what_is_reserved_flows_back` |
+//! | push: past what is in the overflow | `steal::the_overflow_flows_back` |
+//! | push: into slots that are reserved | `steal::what_is_reserved_flows_back` |
+//! | reserve: the compare-and-swap → a look and a store | `steal::the_last_item_is_taken_once` |
+//! | pop before: the ticket is looked at only once | `steal::what_is_popped_is_older_than_the_ticket` |
+//! | steal one: the tail `Acquire` → `Relaxed` | `steal::one_thief` |
+//! | steal one: the slot is read after the compare-and-swap | `steal::slots_are_used_again` |
+//! | steal, one or many: the compare-and-swap → a look and a store | `steal::the_last_item_is_taken_once` |
+//! | steal, one or many: a front that is ahead of the tail is not seen | `steal::numbers_wrap` |
+//! | steal many: the tail `Acquire` → `Relaxed` | `steal::half_is_stolen` |
+//! | steal many: the thief's tail `Release` → `Relaxed` | `steal::what_was_stolen_is_stolen_back` |
+//! | steal many: the slots are read after the compare-and-swap | `steal::half_is_stolen_twice` |
+//! | steal many: shown to other thieves before the compare-and-swap | `steal::what_was_stolen_is_stolen_back` |
+//! | steal many: into more than there is room for | `steal::a_full_thief_steals` |
+//! | numbers of three bits, which come round within one steal | `steal::a_thief_is_slow` |
+//! | claim: `Acquire` → `Relaxed`, or a look and a store | `steal::owners_take_turns` |
+//! | claim, given up: `Release` → `Relaxed` | `steal::owners_take_turns` |
+//!
 //! # What they can't find
 //! - Loom orders what stands before one `SeqCst` fence before what stands after the next, for plain
 //!   memory too. The language does so only where an atomic is read.
-//! - A load sees no store that is yet to be made, as it may on some machines.
+//! - A load sees no store that is yet to be made, as it may on some machines. So nothing fails if a
+//!   thief moves the front of a stealable queue on by `Relaxed`, or if the owner looks at it so: the
+//!   `Release` and the two `Acquire`s there keep a thief from reading what the owner puts into the
+//!   slot once it sees that the thief has passed it.
 //! - Loom lets a plain store come between the halves of another thread's read-modify-write, which
 //!   no machine does: `Park::set` is a swap under loom, for this.
 //! - Executions with more preemptions than the model's bound.

@@ -7,8 +7,8 @@ use super::queue::{Haul, StealQueue};
 use crate::link::Linked;
 use crate::sync::Cell;
 
-/// The right to push to a queue and to pop from it: who [claimed](StealQueue::claim) it has it until
-/// this is dropped. It may be sent to another thread, but not shared.
+/// The right to push to a queue and to pop from it: who [claimed](StealQueue::claim) it has it
+/// until this is dropped. It may be sent to another thread, but not shared.
 pub struct Owner<'q, T: Linked, const CAPACITY: usize> {
     queue: &'q StealQueue<T, CAPACITY>,
     not_sync: PhantomData<Cell<()>>,
@@ -77,8 +77,8 @@ impl<'q, T: Linked, const CAPACITY: usize> Owner<'q, T, CAPACITY> {
         self.queue
     }
 
-    /// Steals up to half of what thieves can have of `victim`, oldest first, at most 32, and puts it
-    /// at the back of this one: [`StealQueue::steal_half_into`], seen from here.
+    /// Steals up to half of what thieves can have of `victim`, oldest first, at most 32, and puts
+    /// it at the back of this one: [`StealQueue::steal_half_into`], seen from here.
     #[inline]
     pub fn steal_from(&self, victim: &StealQueue<T, CAPACITY>) -> Haul {
         victim.steal_half_into(self)

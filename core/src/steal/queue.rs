@@ -51,12 +51,12 @@ pub enum Haul {
     Contended,
 }
 
-/// A queue of items that belong to whoever takes them: one owner pushes and pops, any number of thieves
-/// steal. See [the module](super) for how, and for what thieves can't have.
+/// A queue of items that belong to whoever takes them: one owner pushes and pops, any number of
+/// thieves steal. See [the module](super) for how, and for what thieves can't have.
 ///
 /// `CAPACITY`, a power of two, is how many items thieves may reach; 256 is a good one. No operation
-/// allocates; a push of the owner never fails. What is left in a queue when it is dropped is dropped
-/// with it, from the oldest on.
+/// allocates; a push of the owner never fails. What is left in a queue when it is dropped is
+/// dropped with it, from the oldest on.
 ///
 /// ```
 /// # use core::ptr::NonNull;
@@ -122,8 +122,8 @@ struct Own {
 impl Own {
     /// How many of those that are waiting to reserve.
     ///
-    /// No more than half, so that thieves find as many as the owner keeps to itself; one, if thieves
-    /// are about.
+    /// No more than half, so that thieves find as many as the owner keeps to itself; one, if
+    /// thieves are about.
     #[inline]
     fn share(&self, waiting: usize, most: usize) -> usize {
         if waiting < 4 {
@@ -138,8 +138,9 @@ impl Own {
     }
 }
 
-// SAFETY: `own` is the owner's, of whom there is one at a time, each seeing what the one before did,
-// by the contract of the owner's methods; items go from thread to thread, so they must be `Send`.
+// SAFETY: `own` is the owner's, of whom there is one at a time, each seeing what the one before
+// did, by the contract of the owner's methods; items go from thread to thread, so they must be
+// `Send`.
 unsafe impl<T: Linked + Send, const CAPACITY: usize> Send for StealQueue<T, CAPACITY> {}
 // SAFETY: as above.
 unsafe impl<T: Linked + Send, const CAPACITY: usize> Sync for StealQueue<T, CAPACITY> {}
@@ -195,8 +196,8 @@ impl<T: Linked, const CAPACITY: usize> StealQueue<T, CAPACITY> {
         }
     }
 
-    /// An empty queue whose first item has this number, for tests of what happens where numbers, and
-    /// tickets, which are their low 32 bits, wrap.
+    /// An empty queue whose first item has this number, for tests of what happens where numbers,
+    /// and tickets, which are their low 32 bits, wrap.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn starting_at(first: usize) -> Self {
@@ -440,8 +441,8 @@ impl<T: Linked, const CAPACITY: usize> StealQueue<T, CAPACITY> {
         self.number_of_oldest().map(ticket_of)
     }
 
-    /// Whether there is nothing to pop. Two loads where something is reserved, four where nothing has
-    /// been pushed since the last was popped; else a fifth, the only one of what thieves write.
+    /// Whether there is nothing to pop. Two loads where something is reserved, four where nothing
+    /// has been pushed since the last was popped; else a fifth, the only one of what thieves write.
     ///
     /// # Safety
     /// As for [`push`](Self::push).
@@ -480,17 +481,17 @@ impl<T: Linked, const CAPACITY: usize> StealQueue<T, CAPACITY> {
         Stolen::Item(unsafe { item(link) })
     }
 
-    /// Steals half of what can be stolen, rounded up, at most 32 and no more than `thief`'s ring has
-    /// room for, oldest first, and puts it at the back there. Any thread; lock-free, and one step: it
-    /// does not try again. From itself: [`Haul::Empty`].
+    /// Steals half of what can be stolen, rounded up, at most 32 and no more than `thief`'s ring
+    /// has room for, oldest first, and puts it at the back there. Any thread; lock-free, and one
+    /// step: it does not try again. From itself: [`Haul::Empty`].
     #[inline]
     pub fn steal_half_into(&self, thief: &Owner<'_, T, CAPACITY>) -> Haul {
         // SAFETY: of that queue the caller is the owner.
         unsafe { self.steal_half(thief.queue()) }
     }
 
-    /// [`steal_half_into`](Self::steal_half_into) a queue of which the caller is the owner without a
-    /// claim.
+    /// [`steal_half_into`](Self::steal_half_into) a queue of which the caller is the owner without
+    /// a claim.
     ///
     /// # Safety
     /// The caller is the owner of `thief`, as for [`push`](Self::push).
@@ -560,8 +561,8 @@ impl<T: Linked, const CAPACITY: usize> StealQueue<T, CAPACITY> {
 }
 
 /// How many lie between what a thief has read of the two, if they were read in order. `front` is
-/// ahead of an outdated `tail`; and ahead of the real one for a moment, while what is reserved flows
-/// back from the overflow.
+/// ahead of an outdated `tail`; and ahead of the real one for a moment, while what is reserved
+/// flows back from the overflow.
 #[inline]
 fn stealable(front: usize, tail: usize) -> Option<NonZeroUsize> {
     let waiting = tail.wrapping_sub(front);
