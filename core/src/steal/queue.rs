@@ -155,7 +155,7 @@ impl<T: Linked, const CAPACITY: usize> StealQueue<T, CAPACITY> {
     const_but_under_loom! {
         /// An empty queue. That the capacity is a power of two is seen at compile time.
         ///
-        /// ```compile_fail
+        /// ```compile_fail,E0080
         /// # use evenkeel::{link::Linked, steal::StealQueue};
         /// fn of_three<T: Linked>() -> StealQueue<T, 3> {
         ///     StealQueue::new()
