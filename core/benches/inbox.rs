@@ -30,7 +30,7 @@ use evenkeel::link::{Link, Linked};
 
 const PRODUCERS: [usize; 4] = [1, 2, 4, 8];
 /// Items in a burst, and how many rounds are enough for a median.
-const BURSTS: [(usize, usize); 3] = [(1_000, 101), (30_000, 31), (1_000_000, 9)];
+const BURSTS: [(usize, usize); 3] = [(1_000, 301), (30_000, 101), (1_000_000, 11)];
 
 /// As large as a task's header and a small future.
 #[repr(C)]
