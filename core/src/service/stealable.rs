@@ -86,6 +86,8 @@ pub(super) struct Sharing {
     polled: Cell<Option<TaskRef>>,
     /// Whether that task has woken itself meanwhile.
     woke_itself: Cell<bool>,
+    /// Whether it has said that it idles, and not taken it back.
+    idles: Cell<bool>,
     /// Whether it owes its team a search.
     called: Cell<bool>,
 }
@@ -96,6 +98,7 @@ impl Sharing {
             seat: Cell::new(None),
             polled: Cell::new(None),
             woke_itself: Cell::new(false),
+            idles: Cell::new(false),
             called: Cell::new(false),
         }
     }
@@ -193,6 +196,8 @@ impl Home {
     /// The worker ends.
     pub(super) fn leave_team(&self) {
         let Some(membership) = self.membership.get() else { return };
+        // It idles still if its reactor panicked in the wait.
+        self.retract_idle();
         if self.mine.sharing.called.take() {
             membership.crew.end_search();
         }
@@ -307,6 +312,7 @@ impl Home {
     /// Says that the worker idles, before its last look.
     pub(super) fn announce_idle(&self) {
         if let Some(membership) = self.membership.get() {
+            self.mine.sharing.idles.set(true);
             membership.crew.announce_idle(membership.seat);
         }
     }
@@ -314,6 +320,7 @@ impl Home {
     /// The worker goes on.
     pub(super) fn retract_idle(&self) {
         if let Some(membership) = self.membership.get()
+            && self.mine.sharing.idles.take()
             && membership.crew.retract_idle(membership.seat) == Call::Pending
         {
             self.mine.sharing.called.set(true);
