@@ -83,6 +83,9 @@
 //! | operation, `vacate`: the generation stays | `operation::a_slot_is_used_again` |
 //! | operation, `complete`: does not look at `DONE` | `operation::a_result_is_awaited_elsewhere` |
 //! | operation, `orphan_all`: does not wake | `operation::an_orphan_is_told_elsewhere` |
+//! | operations, `next_cancel`: no announcement, or no look after it | `operations::a_cancel_ends_the_wait_of_the_owner` |
+//! | operations, `next_cancel`: an announcement that is claimed still counts | `operations::two_cancels_reach_a_waiting_owner` |
+//! | operations, `leave`: does not wake the notifier | `operations::a_cancel_ends_the_wait_of_the_owner` |
 //! | end: a producer that finds the worker gone, or the worker itself, does not clear | `hand_over::one_submits_at_the_end` |
 //! | end, `clear`: two at a time, or no second look | `hand_over::one_submits_at_the_end` |
 //! | end, `clear`: coming `AcqRel` → `Release`, `Relaxed`; leaving `Release` → `Relaxed`; staying `Acquire` → `Relaxed` | `hand_over::one_submits_at_the_end` |
