@@ -74,6 +74,8 @@
 //! # fn main() {}
 //! ```
 #![cfg_attr(not(feature = "std"), no_std)]
+// Where a module may be unsafe its declaration says so.
+#![deny(unsafe_code)]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
@@ -99,22 +101,29 @@ struct Readme;
 mod conformance;
 #[cfg(feature = "std")]
 mod current;
+#[allow(unsafe_code)]
 mod handle;
+#[allow(unsafe_code)]
 pub mod inbox;
 #[cfg(feature = "io")]
 pub mod io;
+#[allow(unsafe_code)]
 pub mod link;
 #[cfg(all(test, loom, feature = "alloc"))]
+#[allow(unsafe_code)]
 mod models;
+#[allow(unsafe_code)]
 pub mod operation;
 pub mod park;
 mod reactor;
+#[allow(unsafe_code)]
 pub mod run_queue;
 #[cfg(feature = "std")]
 mod runtime;
 mod service;
 mod shared;
 pub mod steal;
+#[allow(unsafe_code)]
 mod sync;
 mod task;
 #[cfg(feature = "std")]
@@ -126,6 +135,7 @@ pub mod testing;
 mod time;
 pub mod timers;
 mod worker;
+#[allow(unsafe_code)]
 mod worker_storage;
 
 #[cfg(feature = "std")]

@@ -100,7 +100,9 @@ use crate::task::node::{Kind, Node};
 #[cfg(feature = "std")]
 use crate::timers::Alarm;
 
+#[allow(unsafe_code)]
 mod operations;
+#[allow(unsafe_code)]
 mod waiting;
 
 pub use operations::{AlreadyOwned, Arrival, Full, OperationStorage, Operations, Pending};

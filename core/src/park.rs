@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Parking without a lost wake, waking without a system call.
 //!
 //! The worker announces that it parks and then looks once more; a producer hands work over and then

@@ -13,10 +13,13 @@
 //! | `faulty` | queues with a fault, each of which has to be found out |
 
 #[cfg(all(test, not(loom), feature = "std"))]
+#[allow(unsafe_code)]
 mod faulty;
+#[allow(unsafe_code)]
 mod inbox;
 mod ledger;
 #[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
 mod ours;
 pub mod reactor;
 mod rules;

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Hand-over to a worker: that parks, that is asked to stop, that ends.
 
 use alloc::sync::Arc;

@@ -143,10 +143,14 @@ use crate::task::TaskRef;
 use crate::task::state::State;
 
 mod hand_over;
+#[allow(unsafe_code)]
 mod inbox;
+#[allow(unsafe_code)]
 mod operation;
 mod operations;
+#[allow(unsafe_code)]
 mod park;
+#[allow(unsafe_code)]
 mod steal;
 mod task_state;
 

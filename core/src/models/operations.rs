@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! The table of operations that stands alone. The first thread is the owner, the kernel, and who
 //! waits for the notifier; the future is polled and dropped on another.
 

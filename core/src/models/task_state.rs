@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Tasks: the real ones, in a worker's real shared half. What is lost is a deadlock; what is freed
 //! too early, twice or never is found by the tasks' [`Life`](crate::sync::Life) and by counts.
 

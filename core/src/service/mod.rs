@@ -22,22 +22,32 @@
 
 #[cfg(not(feature = "std"))]
 mod alone;
+#[allow(unsafe_code)]
 pub(crate) mod context;
 #[cfg(feature = "std")]
+#[allow(unsafe_code)]
 pub(crate) mod crew;
+#[allow(unsafe_code)]
 pub(crate) mod home;
+#[allow(unsafe_code)]
 pub(crate) mod home_ref;
 #[cfg(feature = "std")]
 pub(crate) mod idle;
+#[allow(unsafe_code)]
 pub(crate) mod in_flight;
+#[allow(unsafe_code)]
 pub(crate) mod join;
 pub(crate) mod poll_budget;
 #[cfg(feature = "std")]
+#[allow(unsafe_code)]
 pub(crate) mod slot_timer;
+#[allow(unsafe_code)]
 pub(crate) mod start;
 pub(crate) mod stats;
 #[cfg(feature = "std")]
+#[allow(unsafe_code)]
 pub(crate) mod stealable;
 pub(crate) mod stride;
 pub(crate) mod turns;
+#[allow(unsafe_code)]
 pub(crate) mod waker;

@@ -117,10 +117,14 @@
 //!
 //! Of the field's own, `crossbeam-deque` has no fixed capacity, and allocates as it grows.
 
+#[allow(unsafe_code)]
 mod overflow;
+#[allow(unsafe_code)]
 mod owner;
+#[allow(unsafe_code)]
 mod queue;
 #[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
 mod tests;
 
 pub use owner::Owner;

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! A list of tasks, linked through their headers, from which each can be taken wherever it stands.
 
 use crate::sync::{Cell, const_but_under_loom};

@@ -12,11 +12,15 @@
 //!
 //! Nothing here knows a queue, a worker or a reactor.
 
+#[allow(unsafe_code)]
 pub(crate) mod cell;
+#[allow(unsafe_code)]
 pub(crate) mod header;
 pub(crate) mod list;
+#[allow(unsafe_code)]
 pub(crate) mod node;
 pub(crate) mod state;
+#[allow(unsafe_code)]
 pub(crate) mod storage;
 mod yield_now;
 

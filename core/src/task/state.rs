@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! The alphabet of task states.
 //!
 //! A task has two sets of marks. The *shared* ones live in one atomic word, [`State`], beside the

@@ -76,13 +76,18 @@
 //! faster where spans are random, and fires up to 18 times slower where they are equal.
 
 #[cfg(feature = "std")]
+#[allow(unsafe_code)]
 mod alarm;
 mod interval;
+#[allow(unsafe_code)]
 mod queue;
+#[allow(unsafe_code)]
 mod sleep;
 #[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
 mod tests;
 mod timeout;
+#[allow(unsafe_code)]
 mod tree;
 
 #[cfg(feature = "std")]

@@ -27,6 +27,7 @@ use crate::sync::{Cell, const_but_under_loom};
 use crate::time::Instant;
 
 #[cfg(all(test, not(loom)))]
+#[allow(unsafe_code)]
 mod tests;
 
 /// What is before [`Instant::FAR_FUTURE`], which time never reaches.

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! A reactor at work: what the rules have in common.
 
 use alloc::format;

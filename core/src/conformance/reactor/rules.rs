@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! The rules, one function each. What they say stands beside their names in the module above.
 
 use alloc::format;

@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Who sees to it that a check ends.
 
 #[cfg(feature = "std")]
