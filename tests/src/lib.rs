@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use evenkeel::io::Operation;
 use evenkeel::testing::{Sim, SimReactor, VirtualClock};
 use evenkeel::{
-    Handle, Lane, Reactor, Remote, Rest, StartError, ThreadConfig, Tick, Worker, WorkerConfig,
+    Handle, Lane, Reactor, Remote, Rest, StartError, Team, ThreadConfig, Tick, Worker, WorkerConfig,
     WorkerThread, yield_now,
 };
 use evenkeel_epoll::EpollReactor;
@@ -95,7 +95,17 @@ impl Rig {
         config: WorkerConfig,
         change: impl FnOnce(SimReactor) -> SimReactor,
     ) -> Self {
-        let clock = VirtualClock::new();
+        Self::on(VirtualClock::new(), sight, config, change)
+    }
+
+    /// The same, on a clock that others go by as well.
+    #[must_use]
+    pub fn on(
+        clock: VirtualClock,
+        sight: Sight,
+        config: WorkerConfig,
+        change: impl FnOnce(SimReactor) -> SimReactor,
+    ) -> Self {
         let reactor = change(SimReactor::new(&clock));
         let reactor = if sight == Sight::Blind { reactor.blind() } else { reactor };
         let sim = reactor.control();
@@ -183,6 +193,22 @@ impl Rig {
         }
         stop
     }
+}
+
+/// A team of so many workers on one clock, to be ticked by hand.
+///
+/// # Panics
+/// If there can't be a team of so many.
+#[must_use]
+pub fn team_of(workers: usize, sight: Sight) -> (Team, Vec<Rig>) {
+    let (team, clock) = (Team::new(workers).expect("a size that a team can have"), VirtualClock::new());
+    let member = |_| {
+        let mut rig = Rig::on(clock.clone(), sight, WorkerConfig::default().operations(64), |it| it);
+        rig.worker.join(&team).expect("the team has room");
+        rig
+    };
+    let rigs = (0..workers).map(member).collect();
+    (team, rigs)
 }
 
 /// Counts what happens to a future and to its output.
