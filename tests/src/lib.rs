@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use evenkeel::io::Operation;
 use evenkeel::testing::{Sim, SimReactor, VirtualClock};
 use evenkeel::{
-    Handle, Lane, Reactor, Remote, Rest, StartError, Team, ThreadConfig, Tick, Worker, WorkerConfig,
-    WorkerThread, yield_now,
+    Handle, Lane, Reactor, Remote, Rest, StartError, Team, ThreadConfig, Tick, Worker,
+    WorkerConfig, WorkerThread, yield_now,
 };
 use evenkeel_epoll::EpollReactor;
 use evenkeel_uring::UringReactor;
@@ -201,9 +201,11 @@ impl Rig {
 /// If there can't be a team of so many.
 #[must_use]
 pub fn team_of(workers: usize, sight: Sight) -> (Team, Vec<Rig>) {
-    let (team, clock) = (Team::new(workers).expect("a size that a team can have"), VirtualClock::new());
+    let (team, clock) =
+        (Team::new(workers).expect("a size that a team can have"), VirtualClock::new());
     let member = |_| {
-        let mut rig = Rig::on(clock.clone(), sight, WorkerConfig::default().operations(64), |it| it);
+        let mut rig =
+            Rig::on(clock.clone(), sight, WorkerConfig::default().operations(64), |it| it);
         rig.worker.join(&team).expect("the team has room");
         rig
     };

@@ -18,8 +18,8 @@ use evenkeel::{
 };
 use evenkeel_epoll::EpollReactor;
 use evenkeel_tests::{
-    DEADLINE, Live, Random, Rig, Seed, Sight, Tally, WakeCount, elsewhere, poll_once, ready, seen,
-    seeds, start, wait_for,
+    DEADLINE, Live, Random, Rig, Seed, Sight, Tally, WakeCount, elsewhere, poll_once, ready, seeds,
+    seen, start, wait_for,
 };
 use evenkeel_uring::UringReactor;
 
@@ -679,7 +679,11 @@ impl Branch {
     }
 
     /// Polls the future if it has been woken.
-    fn poll<F: Future>(self: &Arc<Self>, future: Pin<&mut F>, context: &Context<'_>) -> Poll<F::Output> {
+    fn poll<F: Future>(
+        self: &Arc<Self>,
+        future: Pin<&mut F>,
+        context: &Context<'_>,
+    ) -> Poll<F::Output> {
         *self.whole.lock().unwrap() = Some(context.waker().clone());
         if !self.woken.swap(false, Ordering::SeqCst) {
             return Poll::Pending;
