@@ -1,0 +1,86 @@
+//! A firmware over `evenkeel`: no standard library, no allocator, no operating system.
+//!
+//! ```text
+//! main         the workers, one after the other
+//! checks       what is promised, task by task
+//! reactor      the board as a reactor        notifier  sleep
+//! signal       from a handler to a task      context
+//! uart  clock  the devices                   vectors
+//! ring  mmio   what they are made of         report
+//! ```
+#![no_std]
+#![no_main]
+
+mod checks;
+mod clock;
+mod context;
+mod mmio;
+mod notifier;
+mod reactor;
+mod report;
+mod ring;
+mod signal;
+mod sleep;
+mod uart;
+mod vectors;
+
+use core::future::Future;
+
+use cortex_m_rt::entry;
+use cortex_m_semihosting::hprintln;
+use evenkeel::{
+    ContextHook, Handle, Place, Remote, TaskStorage, Worker, WorkerConfig, WorkerStorage, task_size,
+};
+
+use crate::checks::{Wakes, echo, promises};
+use crate::clock::SysTickClock;
+use crate::reactor::{Board, OPERATIONS};
+
+type Storage = WorkerStorage<Board, SysTickClock, OPERATIONS>;
+
+#[entry]
+fn main() -> ! {
+    let peripherals = cortex_m::Peripherals::take().expect("taken once, here");
+    clock::start(peripherals.SYST);
+
+    static HOOKED: Storage = Storage::new();
+    static UNHOOKED: Storage = Storage::new();
+    static ECHO: Storage = Storage::new();
+    static PROMISES: TaskStorage<{ task_size(&promises) }> = TaskStorage::new("promises");
+    static ECHOES: TaskStorage<{ task_size(&echo::echoes) }> = TaskStorage::new("echoes");
+
+    hprintln!("with a context hook: wakes by tasks and completions are local");
+    run(&HOOKED, Some(context::context), reserve(&PROMISES), |handle, remote| {
+        promises(handle, remote, Wakes::Local)
+    });
+    hprintln!("without one: every wake takes the inbox");
+    run(&UNHOOKED, None, reserve(&PROMISES), |handle, remote| {
+        promises(handle, remote, Wakes::ThroughInbox)
+    });
+    hprintln!("bytes");
+    run(&ECHO, Some(context::context), reserve(&ECHOES), echo::echoes);
+    report::pass()
+}
+
+fn reserve<const BYTES: usize>(storage: &'static TaskStorage<BYTES>) -> Place<BYTES> {
+    storage.reserve().unwrap_or_else(|full| panic!("{full}"))
+}
+
+/// Makes a worker, gives it one task, and lets it run until that stops it.
+fn run<F: Future<Output = ()> + 'static, const BYTES: usize>(
+    storage: &'static Storage,
+    hook: Option<ContextHook>,
+    place: Place<BYTES>,
+    task: impl FnOnce(Handle<Board>, Remote<Board>) -> F,
+) {
+    let config = hook.map_or_else(WorkerConfig::default, |hook| WorkerConfig::default().context(hook));
+    let mut worker = Worker::new_in(storage, Board::new(), SysTickClock, config)
+        .unwrap_or_else(|taken| panic!("{taken}"));
+    let again = Worker::new_in(storage, Board::new(), SysTickClock, config);
+    assert!(again.is_err(), "a worker storage serves once");
+    checks::sleep_until_deadlines(&mut worker);
+
+    let task = worker.handle().spawn_in(place, task(worker.handle(), worker.remote()));
+    let Ok(()) = worker.run();
+    assert!(task.is_finished(), "the task has stopped the worker as the last thing that it did");
+}
