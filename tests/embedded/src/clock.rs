@@ -62,7 +62,13 @@ fn in_ticks(periods: u64, counter: u32) -> u64 {
 
 /// How many periods have passed: a number for comparing, which wraps.
 pub fn periods() -> u32 {
-    critical_section::with(|cs| PERIODS.borrow(cs).get() as u32)
+    lower(critical_section::with(|cs| PERIODS.borrow(cs).get()))
+}
+
+/// The lower half. A difference of two is right if it is below 2^32.
+#[expect(clippy::cast_possible_truncation, reason = "that is the point")]
+pub fn lower(count: u64) -> u32 {
+    count as u32
 }
 
 /// The worker's clock. 64 bits of nanoseconds last for 584 years.

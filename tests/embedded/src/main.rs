@@ -40,14 +40,14 @@ type Storage = WorkerStorage<Board, SysTickClock, OPERATIONS>;
 
 #[entry]
 fn main() -> ! {
-    let peripherals = cortex_m::Peripherals::take().expect("taken once, here");
-    clock::start(peripherals.SYST);
-
     static HOOKED: Storage = Storage::new();
     static UNHOOKED: Storage = Storage::new();
     static ECHO: Storage = Storage::new();
     static PROMISES: TaskStorage<{ task_size(&promises) }> = TaskStorage::new("promises");
     static ECHOES: TaskStorage<{ task_size(&echo::echoes) }> = TaskStorage::new("echoes");
+
+    let peripherals = cortex_m::Peripherals::take().expect("taken once, here");
+    clock::start(peripherals.SYST);
 
     hprintln!("with a context hook: wakes by tasks and completions are local");
     run(&HOOKED, Some(context::context), reserve(&PROMISES), |handle, remote| {
@@ -73,7 +73,8 @@ fn run<F: Future<Output = ()> + 'static, const BYTES: usize>(
     place: Place<BYTES>,
     task: impl FnOnce(Handle<Board>, Remote<Board>) -> F,
 ) {
-    let config = hook.map_or_else(WorkerConfig::default, |hook| WorkerConfig::default().context(hook));
+    let config =
+        hook.map_or_else(WorkerConfig::default, |hook| WorkerConfig::default().context(hook));
     let mut worker = Worker::new_in(storage, Board::new(), SysTickClock, config)
         .unwrap_or_else(|taken| panic!("{taken}"));
     let again = Worker::new_in(storage, Board::new(), SysTickClock, config);

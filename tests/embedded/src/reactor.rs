@@ -88,7 +88,8 @@ impl Board {
             self.sent = self.sent.wrapping_add(1);
             return Some((token, 0));
         }
-        self.periods.pop_front_if(|&mut (_, asked)| clock::periods() != asked).map(|(token, _)| (token, 0))
+        let (token, _) = self.periods.pop_front_if(|&mut (_, asked)| clock::periods() != asked)?;
+        Some((token, 0))
     }
 
     fn collect(&mut self, found: &mut Completions) {
@@ -119,13 +120,13 @@ impl Reactor for Board {
     ) -> Result<Submitted, Refused<Operation, Infallible>> {
         const ROOM: &str = "the worker admits no more operations than a queue has room for";
         match operation {
-            Operation::ReadByte => self.reads.push_back(token).ok().expect(ROOM),
+            Operation::ReadByte => self.reads.push_back(token).expect(ROOM),
             Operation::WriteByte(byte) => {
                 assert!(uart::send_byte(byte), "{ROOM}");
-                self.writes.push_back(token).ok().expect(ROOM);
+                self.writes.push_back(token).expect(ROOM);
             }
             Operation::Period => {
-                self.periods.push_back((token, clock::periods())).ok().expect(ROOM);
+                self.periods.push_back((token, clock::periods())).expect(ROOM);
             }
         }
         Ok(Submitted::Armed)

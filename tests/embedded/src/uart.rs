@@ -89,7 +89,8 @@ fn receive() {
             break;
         }
         // The upper bits tell of errors on the line.
-        INCOMING.put(DATA.read() as u8);
+        let [byte, ..] = DATA.read().to_le_bytes();
+        INCOMING.put(byte);
     }
     // Ordering: Relaxed: on one core a handler runs as a whole, before or after what the worker
     // does. A second core would need a fence here and in `receive_byte`, both ways round.

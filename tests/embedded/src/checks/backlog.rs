@@ -9,7 +9,9 @@ use crate::checks::stamp;
 use crate::reactor::Board;
 
 /// How many there are.
-pub const BACKLOG: usize = 8;
+pub const BACKLOG: usize = SEEDS.len();
+/// What each begins its noise with.
+const SEEDS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 static STORAGE: TaskStorage<{ task_size(&busy) }, BACKLOG> = TaskStorage::new("backlog");
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -21,9 +23,9 @@ pub struct Backlog([JoinHandle<()>; BACKLOG]);
 pub fn start(handle: &Handle<Board>) -> Backlog {
     // Ordering: Relaxed: one thread.
     STOPPED.store(false, Ordering::Relaxed);
-    Backlog(core::array::from_fn(|number| {
+    Backlog(SEEDS.map(|seed| {
         let place = STORAGE.reserve().unwrap_or_else(|full| panic!("{full}"));
-        handle.spawn_in(place, busy(number as u32 + 1))
+        handle.spawn_in(place, busy(seed))
     }))
 }
 

@@ -34,5 +34,6 @@ async fn echo(handle: &Handle<Board>) -> u16 {
 
 async fn read(handle: &Handle<Board>) -> u8 {
     let byte = handle.submit(Operation::ReadByte).expect("there is room");
-    byte.await.expect("the worker is there") as u8
+    let byte = byte.await.expect("the worker is there");
+    u8::try_from(byte).expect("it is one")
 }

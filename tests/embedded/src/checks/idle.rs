@@ -3,8 +3,8 @@
 use cortex_m_semihosting::hprintln;
 use evenkeel::{Handle, Remote};
 
-use crate::checks::latency::Way;
 use crate::checks::alarm;
+use crate::checks::latency::Way;
 use crate::clock;
 use crate::reactor::{Board, Operation};
 use crate::sleep;

@@ -53,16 +53,16 @@ pub async fn latencies(handle: &Handle<Board>, wakes: Wakes) {
     // way to wake, those who yield stand in the same lane, all of them before it.
     let first = match wakes {
         Wakes::Local => 1,
-        Wakes::ThroughInbox => BACKLOG as u32 + 1,
+        Wakes::ThroughInbox => BACKLOG + 1,
     };
     for way in [Way::Completion, Way::Signal] {
         let backlog = backlog::start(handle);
-        measure(handle, way, "busy", first * Lane::COUNT as u32).await;
+        measure(handle, way, "busy", first * Lane::COUNT).await;
         backlog.stop().await;
     }
 }
 
-async fn measure(handle: &Handle<Board>, way: Way, load: &str, bound: u32) {
+async fn measure(handle: &Handle<Board>, way: Way, load: &str, bound: usize) {
     let mut most = 0;
     // The first period passes while the others find their places.
     way.next_period(handle).await;

@@ -1,7 +1,7 @@
 //! Tasks that an interrupt handler spawns.
 
 use core::cell::RefCell;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use cortex_m_semihosting::hprintln;
 use critical_section::Mutex;
@@ -11,17 +11,17 @@ use crate::checks::latency::Way;
 use crate::checks::{backlog, stamp};
 use crate::reactor::Board;
 
-const PLACES: u32 = 4;
+const PLACES: usize = 4;
 
-static STORAGE: TaskStorage<{ task_size(&spawned) }, { PLACES as usize }> =
+static STORAGE: TaskStorage<{ task_size(&spawned) }, PLACES> =
     TaskStorage::new("spawned by the handler");
 static REMOTE: Mutex<RefCell<Option<Remote<Board>>>> = Mutex::new(RefCell::new(None));
 
 // Ordering: Relaxed for all of them: one core, and a handler runs as a whole.
-static WANTED: AtomicU32 = AtomicU32::new(0);
-static SPAWNED: AtomicU32 = AtomicU32::new(0);
-static REFUSED: AtomicU32 = AtomicU32::new(0);
-static RAN: AtomicU32 = AtomicU32::new(0);
+static WANTED: AtomicUsize = AtomicUsize::new(0);
+static SPAWNED: AtomicUsize = AtomicUsize::new(0);
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+static RAN: AtomicUsize = AtomicUsize::new(0);
 
 /// By the SysTick's handler: spawns as many as are wanted.
 pub fn on_period() {
@@ -41,7 +41,7 @@ pub fn on_period() {
                     add_to(&SPAWNED, 1);
                 }
                 Err(full) => {
-                    assert_eq!(full.places(), PLACES as usize);
+                    assert_eq!(full.places(), PLACES);
                     add_to(&REFUSED, 1);
                 }
             }
@@ -49,22 +49,22 @@ pub fn on_period() {
     });
 }
 
-fn add_to(count: &AtomicU32, more: u32) {
+fn add_to(count: &AtomicUsize, more: usize) {
     count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
 /// The `number`-th of those that one interrupt spawned, from 0.
-async fn spawned(number: u32) {
+async fn spawned(number: usize) {
     assert_eq!(RAN.load(Ordering::Relaxed) % PLACES, number, "they run in their order");
     // Without a hook those who yield stand in the same lane, before it.
-    let before = Lane::COUNT as u32 * (number + 1 + backlog::BACKLOG as u32);
+    let before = Lane::COUNT * (number + 1 + backlog::BACKLOG);
     assert!(stamp::since().dispatches <= before, "the bound of service is broken");
     add_to(&RAN, 1);
 }
 
 /// Asks for one more than there are places, again and again.
 pub async fn spawns(handle: &Handle<Board>, remote: &Remote<Board>) {
-    const ROUNDS: u32 = 50;
+    const ROUNDS: usize = 50;
     critical_section::with(|cs| REMOTE.replace(cs, Some(remote.clone())));
     for count in [&SPAWNED, &REFUSED, &RAN] {
         count.store(0, Ordering::Relaxed);

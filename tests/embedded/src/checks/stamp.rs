@@ -1,15 +1,15 @@
 //! When the last period began, as its handler saw it: in ticks, and in dispatches.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::clock;
 
-/// The lower half of the clock's ticks. A difference of two is right if it is below six minutes.
+/// Of the clock's ticks the lower half.
 static TICKS: AtomicU32 = AtomicU32::new(0);
 /// What `DISPATCHES` was.
-static SEEN: AtomicU32 = AtomicU32::new(0);
+static SEEN: AtomicUsize = AtomicUsize::new(0);
 /// How many dispatches of tasks of the backlog have begun. By them.
-static DISPATCHES: AtomicU32 = AtomicU32::new(0);
+static DISPATCHES: AtomicUsize = AtomicUsize::new(0);
 
 /// What has passed since the last period began.
 #[derive(Clone, Copy)]
@@ -17,19 +17,19 @@ pub struct Since {
     /// Ticks.
     pub ticks: u32,
     /// Dispatches of tasks of the backlog.
-    pub dispatches: u32,
+    pub dispatches: usize,
 }
 
 /// By the handler, at once.
 pub fn set() {
     // Ordering: Relaxed, all of them in this file: one core, and a handler runs as a whole.
-    TICKS.store(clock::ticks() as u32, Ordering::Relaxed);
+    TICKS.store(clock::lower(clock::ticks()), Ordering::Relaxed);
     SEEN.store(DISPATCHES.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// By a task, at once.
 pub fn since() -> Since {
-    let ticks = clock::ticks() as u32;
+    let ticks = clock::lower(clock::ticks());
     let dispatches = DISPATCHES.load(Ordering::Relaxed);
     Since {
         ticks: ticks.wrapping_sub(TICKS.load(Ordering::Relaxed)),

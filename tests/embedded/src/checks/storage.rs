@@ -12,7 +12,7 @@ const PLACES: usize = 3;
 static POOL: TaskStorage<{ task_size(&doubled) }, PLACES> = TaskStorage::new("pool");
 static WAITING: TaskStorage<{ task_size(&waits) }> = TaskStorage::new("waiting");
 
-async fn doubled(number: u32) -> u32 {
+async fn doubled(number: usize) -> usize {
     yield_now().await;
     number * 2
 }
@@ -64,14 +64,14 @@ fn is_full_and_says_so() {
     drop((places, again));
 }
 
-async fn is_used_again(handle: &Handle<Board>, round: u32) {
+async fn is_used_again(handle: &Handle<Board>, round: usize) {
     let tasks: [_; PLACES] = core::array::from_fn(|number| {
         let place = POOL.reserve().expect("those of the last round have ended");
-        handle.spawn_in(place, doubled(round + number as u32))
+        handle.spawn_in(place, doubled(round + number))
     });
     assert!(POOL.reserve().is_err());
     for (number, task) in tasks.into_iter().enumerate() {
-        assert_eq!(task.await.ok(), Some((round + number as u32) * 2));
+        assert_eq!(task.await.ok(), Some((round + number) * 2));
     }
 }
 
