@@ -2,6 +2,7 @@
 //! Time from the SysTick: how many periods have passed, and how far this one has come.
 
 use core::cell::Cell;
+use core::time::Duration;
 
 use cortex_m::peripheral::syst::SystClkSource;
 use cortex_m::peripheral::{SCB, SYST};
@@ -13,6 +14,8 @@ pub const TICK_NANOS: u64 = 80;
 /// A millisecond. The clock is as fine as a tick, but a wait ends with a period: a longer one costs
 /// fewer interrupts while nothing happens, a shorter one ends a wait closer to its deadline.
 pub const PERIOD_TICKS: u32 = 12_500;
+/// The same.
+pub const PERIOD: Duration = Duration::from_nanos(PERIOD_TICKS as u64 * TICK_NANOS);
 
 /// Wider than the processor's atomics, so it is read and written with interrupts masked.
 static PERIODS: Mutex<Cell<u64>> = Mutex::new(Cell::new(0));

@@ -1,9 +1,10 @@
-//! The interrupts of the LM3S6965 that this firmware uses, and the handlers of all.
+//! The interrupts of the LM3S6965 that this firmware uses, and their handlers. (The
+//! SysTick's is each firmware's own: it calls [`clock::on_period`](crate::clock::on_period) first.)
 
 use cortex_m::interrupt::InterruptNumber;
 use cortex_m_rt::exception;
 
-use crate::{checks, clock, uart};
+use crate::uart;
 
 /// The interrupts by their numbers.
 #[derive(Clone, Copy)]
@@ -43,12 +44,6 @@ pub static __INTERRUPTS: [Vector; 6] =
 
 extern "C" fn uart0() {
     uart::on_interrupt();
-}
-
-#[exception]
-fn SysTick() {
-    clock::on_period();
-    checks::on_period();
 }
 
 #[exception]

@@ -2,12 +2,12 @@
 
 use cortex_m_semihosting::hprintln;
 use evenkeel::{Handle, Remote};
+use evenkeel_embedded::clock;
+use evenkeel_embedded::reactor::{Board, Operation};
+use evenkeel_embedded::sleep;
 
-use crate::checks::alarm;
-use crate::checks::latency::Way;
-use crate::clock;
-use crate::reactor::{Board, Operation};
-use crate::sleep;
+use crate::alarm;
+use crate::latency::Way;
 
 /// For how many periods.
 const PERIODS: u32 = 100;

@@ -2,10 +2,10 @@
 
 use cortex_m_semihosting::hprintln;
 use evenkeel::{Handle, Remote};
+use evenkeel_embedded::reactor::{Board, Operation};
+use evenkeel_embedded::uart;
 
-use crate::checks::{backlog, watchdog};
-use crate::reactor::{Board, Operation};
-use crate::uart;
+use crate::{backlog, watchdog};
 
 /// Two messages, one under a backlog and one without. A message is its length, two bytes with the
 /// lower first, and so many bytes, which are sent back.

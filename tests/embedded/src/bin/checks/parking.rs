@@ -3,11 +3,11 @@
 use cortex_m::asm;
 use cortex_m_semihosting::hprintln;
 use evenkeel::Handle;
+use evenkeel_embedded::clock::{self, PERIOD_TICKS};
+use evenkeel_embedded::reactor::Board;
 
-use crate::checks::latency::Way;
-use crate::checks::stamp;
-use crate::clock::{self, PERIOD_TICKS};
-use crate::reactor::Board;
+use crate::latency::Way;
+use crate::stamp;
 
 /// How many instructions before the interrupt the task waits, at first; then fewer by one each
 /// time. To go to sleep takes about 600.

@@ -4,11 +4,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use cortex_m_semihosting::hprintln;
 use evenkeel::{Handle, Lane};
+use evenkeel_embedded::clock;
+use evenkeel_embedded::reactor::{Board, Operation};
 
-use crate::checks::backlog::{self, BACKLOG};
-use crate::checks::{Wakes, alarm, stamp};
-use crate::clock;
-use crate::reactor::{Board, Operation};
+use crate::backlog::{self, BACKLOG};
+use crate::promises::Wakes;
+use crate::{alarm, stamp};
 
 const SAMPLES: usize = 256;
 

@@ -1,40 +1,33 @@
-//! A firmware over `evenkeel`: no standard library, no allocator, no operating system.
-//!
-//! ```text
-//! main         the workers, one after the other
-//! checks       what is promised, task by task
-//! reactor      the board as a reactor        notifier  sleep
-//! signal       from a handler to a task      context
-//! uart  clock  the devices                   vectors
-//! ring  mmio   what they are made of         report
-//! ```
+//! Holds the scheduler to what it promises, on the board.
 #![no_std]
 #![no_main]
 
-mod checks;
-mod clock;
-mod context;
-mod mmio;
-mod notifier;
-mod reactor;
+mod alarm;
+mod backlog;
+mod echo;
+mod idle;
+mod latency;
+mod parking;
+mod promises;
 mod report;
-mod ring;
-mod signal;
-mod sleep;
-mod uart;
-mod vectors;
+mod spawn_by_handler;
+mod stamp;
+mod storage;
+mod timers;
+mod watchdog;
 
 use core::future::Future;
 
-use cortex_m_rt::entry;
+use cortex_m_rt::{entry, exception};
 use cortex_m_semihosting::hprintln;
 use evenkeel::{
     ContextHook, Handle, Place, Remote, TaskStorage, Worker, WorkerConfig, WorkerStorage, task_size,
 };
+use evenkeel_embedded::clock::{self, SysTickClock};
+use evenkeel_embedded::context::context;
+use evenkeel_embedded::reactor::{Board, OPERATIONS};
 
-use crate::checks::{Wakes, echo, promises};
-use crate::clock::SysTickClock;
-use crate::reactor::{Board, OPERATIONS};
+use crate::promises::{Wakes, promises};
 
 type Storage = WorkerStorage<Board, SysTickClock, OPERATIONS>;
 
@@ -50,7 +43,7 @@ fn main() -> ! {
     clock::start(peripherals.SYST);
 
     hprintln!("with a context hook: wakes by tasks and completions are local");
-    run(&HOOKED, Some(context::context), reserve(&PROMISES), |handle, remote| {
+    run(&HOOKED, Some(context), reserve(&PROMISES), |handle, remote| {
         promises(handle, remote, Wakes::Local)
     });
     hprintln!("without one: every wake takes the inbox");
@@ -58,8 +51,14 @@ fn main() -> ! {
         promises(handle, remote, Wakes::ThroughInbox)
     });
     hprintln!("bytes");
-    run(&ECHO, Some(context::context), reserve(&ECHOES), echo::echoes);
+    run(&ECHO, Some(context), reserve(&ECHOES), echo::echoes);
     report::pass()
+}
+
+#[exception]
+fn SysTick() {
+    clock::on_period();
+    promises::on_period();
 }
 
 fn reserve<const BYTES: usize>(storage: &'static TaskStorage<BYTES>) -> Place<BYTES> {
@@ -79,7 +78,7 @@ fn run<F: Future<Output = ()> + 'static, const BYTES: usize>(
         .unwrap_or_else(|taken| panic!("{taken}"));
     let again = Worker::new_in(storage, Board::new(), SysTickClock, config);
     assert!(again.is_err(), "a worker storage serves once");
-    checks::sleep_until_deadlines(&mut worker);
+    promises::sleep_until_deadlines(&mut worker);
 
     let task = worker.handle().spawn_in(place, task(worker.handle(), worker.remote()));
     let Ok(()) = worker.run();

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::clock;
+use evenkeel_embedded::clock;
 
 /// Of the clock's ticks the lower half.
 static TICKS: AtomicU32 = AtomicU32::new(0);

@@ -6,10 +6,12 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use cortex_m_semihosting::hprintln;
 use critical_section::Mutex;
 use evenkeel::{Handle, Lane, Remote, TaskStorage, task_size};
+use evenkeel_embedded::reactor::Board;
 
-use crate::checks::latency::Way;
-use crate::checks::{backlog, stamp};
-use crate::reactor::Board;
+use crate::backlog::{self, BACKLOG};
+use crate::latency::Way;
+use crate::promises::Wakes;
+use crate::stamp;
 
 const PLACES: usize = 4;
 
@@ -22,6 +24,8 @@ static WANTED: AtomicUsize = AtomicUsize::new(0);
 static SPAWNED: AtomicUsize = AtomicUsize::new(0);
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 static RAN: AtomicUsize = AtomicUsize::new(0);
+/// How many may stand before the first of them in its lane.
+static BEFORE: AtomicUsize = AtomicUsize::new(0);
 
 /// By the SysTick's handler: spawns as many as are wanted.
 pub fn on_period() {
@@ -56,19 +60,24 @@ fn add_to(count: &AtomicUsize, more: usize) {
 /// The `number`-th of those that one interrupt spawned, from 0.
 async fn spawned(number: usize) {
     assert_eq!(RAN.load(Ordering::Relaxed) % PLACES, number, "they run in their order");
-    // Without a hook those who yield stand in the same lane, before it.
-    let before = Lane::COUNT * (number + 1 + backlog::BACKLOG);
-    assert!(stamp::since().dispatches <= before, "the bound of service is broken");
+    let place = BEFORE.load(Ordering::Relaxed) + number + 1;
+    assert!(stamp::since().dispatches <= Lane::COUNT * place, "the bound of service is broken");
     add_to(&RAN, 1);
 }
 
 /// Asks for one more than there are places, again and again.
-pub async fn spawns(handle: &Handle<Board>, remote: &Remote<Board>) {
+pub async fn spawns(handle: &Handle<Board>, remote: &Remote<Board>, wakes: Wakes) {
     const ROUNDS: usize = 50;
     critical_section::with(|cs| REMOTE.replace(cs, Some(remote.clone())));
     for count in [&SPAWNED, &REFUSED, &RAN] {
         count.store(0, Ordering::Relaxed);
     }
+    // The signal that the same interrupt gives; and those who yield, where these take the inbox too.
+    let before = match wakes {
+        Wakes::Local => 1,
+        Wakes::ThroughInbox => 1 + BACKLOG,
+    };
+    BEFORE.store(before, Ordering::Relaxed);
     let backlog = backlog::start(handle);
     for _ in 0..ROUNDS {
         WANTED.store(PLACES + 1, Ordering::Relaxed);

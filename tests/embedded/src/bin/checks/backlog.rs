@@ -4,9 +4,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use cortex_m::asm;
 use evenkeel::{Handle, JoinHandle, TaskStorage, task_size, yield_now};
+use evenkeel_embedded::reactor::Board;
 
-use crate::checks::stamp;
-use crate::reactor::Board;
+use crate::stamp;
 
 /// How many there are.
 pub const BACKLOG: usize = SEEDS.len();

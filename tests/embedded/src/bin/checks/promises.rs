@@ -1,23 +1,13 @@
 #![forbid(unsafe_code)]
 //! What is promised, and whether it is kept. A check that fails panics, which ends the run.
 
-mod alarm;
-mod backlog;
-pub mod echo;
-mod idle;
-mod latency;
-mod parking;
-mod spawn_by_handler;
-mod stamp;
-mod storage;
-mod watchdog;
-
 use core::time::Duration;
 
 use evenkeel::{Clock, Handle, Parked, Remote, Wait, Worker};
+use evenkeel_embedded::clock::{PERIOD, SysTickClock};
+use evenkeel_embedded::reactor::Board;
 
-use crate::clock::{PERIOD_TICKS, SysTickClock, TICK_NANOS};
-use crate::reactor::Board;
+use crate::{alarm, idle, latency, parking, spawn_by_handler, stamp, storage, timers, watchdog};
 
 /// Which way the wakes take that a worker gives itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,8 +31,9 @@ pub fn on_period() {
 pub async fn promises(handle: Handle<Board>, remote: Remote<Board>, wakes: Wakes) {
     watchdog::allow(20_000);
     storage::pools(&handle).await;
-    spawn_by_handler::spawns(&handle, &remote).await;
+    spawn_by_handler::spawns(&handle, &remote, wakes).await;
     latency::latencies(&handle, wakes).await;
+    timers::keep_time(&handle, wakes).await;
     parking::no_wake_is_lost(&handle).await;
     idle::idles(&handle, &remote).await;
     remote.stop();
@@ -51,7 +42,6 @@ pub async fn promises(handle: Handle<Board>, remote: Remote<Board>, wakes: Wakes
 /// Parks a worker that has nothing to do until a deadline: not a tick less, and about a period more
 /// at most.
 pub fn sleep_until_deadlines(worker: &mut Worker<Board, SysTickClock>) {
-    const PERIOD: Duration = Duration::from_nanos(PERIOD_TICKS as u64 * TICK_NANOS);
     for micros in [0, 1, 999, 1_000, 1_001, 12_345] {
         let deadline = SysTickClock.now() + Duration::from_micros(micros);
         let Ok(parked) = worker.park(Wait::Until(deadline));

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use cortex_m_semihosting::hprintln;
 use evenkeel::{Handle, JoinError, TaskStorage, task_size, yield_now};
 
-use crate::reactor::{Board, Operation};
+use evenkeel_embedded::reactor::{Board, Operation};
 
 const PLACES: usize = 3;
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::clock;
+use evenkeel_embedded::clock;
 
 /// The count of periods at which patience ends.
 static LIMIT: AtomicU32 = AtomicU32::new(u32::MAX);

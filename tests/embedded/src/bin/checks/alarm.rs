@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::signal::Signal;
+use evenkeel_embedded::signal::Signal;
 
 static SIGNAL: Signal = Signal::new();
 /// How many periods are left; 0 if nobody has asked.
