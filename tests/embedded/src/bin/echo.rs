@@ -57,6 +57,8 @@ async fn echo(handle: Handle<Board>, remote: Remote<Board>) {
         // It can only fail with the worker's end, and then this task is no more.
         let _ = write.await;
     }
+    // So that there are some beats.
+    handle.sleep(Duration::from_millis(25)).await;
     remote.stop();
 }
 
