@@ -156,7 +156,9 @@ impl Slot {
                 waker: SharedCell::new(None),
                 index: Cell::new(0),
                 generation: Cell::new(0),
-                tenancy: Cell::new(Tenancy::Vacant(NONE)),
+                // All of it is zero, so that a static of slots takes room in the RAM alone, none in
+                // the image that it is made from.
+                tenancy: Cell::new(Tenancy::Occupied),
                 #[cfg(feature = "std")]
                 alarm: Alarm::new(),
             }
