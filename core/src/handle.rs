@@ -10,7 +10,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::time::Duration;
 
-use crate::reactor::{Reactor, Submitted, Token};
+use crate::reactor::{Reactor, Readiness, Submitted, Token};
 use crate::service::home::{Cancel, DriverHook, Home};
 use crate::service::home_ref::HomeRef;
 use crate::service::in_flight::InFlight;
@@ -281,6 +281,55 @@ impl<R: Reactor + 'static> Handle<R> {
         let (task, handle) = stealable_of(home.clone(), future);
         home.take_in_and_queue_stealable(task);
         handle
+    }
+
+    /// Whether a task that has been running for a while keeps somebody waiting: a task in the
+    /// worker's inbox or its `io` lane, what the reactor has ready, a poll or a timer that is due,
+    /// or who asked the worker to end. A long loop asks this every so often, and yields when told
+    /// so. Tasks in the local lane never count as waiting.
+    ///
+    /// A few loads; the clock is read once in 64 calls, so that a timer or a poll that becomes due
+    /// may be noticed that much later. No system call, no allocation.
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")]
+    /// # fn main() -> Result<(), evenkeel::testing::SimError> {
+    /// # use evenkeel::testing::{SimReactor, VirtualClock};
+    /// # use evenkeel::{Worker, WorkerConfig, yield_now};
+    /// # let clock = VirtualClock::new();
+    /// # let mut worker = Worker::new(SimReactor::new(&clock), clock, WorkerConfig::default());
+    /// let handle = worker.handle();
+    /// let sum = worker.handle().spawn(async move {
+    ///     let mut sum = 0_u64;
+    ///     for number in 0..100_000 {
+    ///         sum += number;
+    ///         if handle.should_yield() {
+    ///             yield_now().await;
+    ///         }
+    ///     }
+    ///     sum
+    /// });
+    /// worker.tick()?; // Nobody waits, so it goes on to its end.
+    /// assert!(sum.is_finished());
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "testing"))]
+    /// # fn main() {}
+    /// ```
+    #[must_use]
+    pub fn should_yield(&self) -> bool {
+        let Driver { home, reactor, clock } = &*self.driver;
+        if home.has_remote() || home.has_io() || home.is_stopping() {
+            return true;
+        }
+        let readiness = reactor.try_borrow_mut().map_or(Readiness::Quiet, |mut it| it.readiness());
+        let timer_due = home.timers().next_deadline().unwrap_or(Instant::FAR_FUTURE);
+        let end = match readiness {
+            Readiness::Ready => return true,
+            Readiness::Quiet => timer_due,
+            Readiness::Unknown => timer_due.min(home.slice().poll_due()),
+        };
+        end != Instant::FAR_FUTURE && home.slice().is_over(end, || clock.now())
     }
 
     /// Submits an operation to the reactor. The kernel has it after the reactor's next poll at the

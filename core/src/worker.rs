@@ -324,6 +324,7 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
         let _ticking = Ticking::enter(home);
         let now = driver.clock.now();
         let budget = stride.next(now, *since_look).min(most.get());
+        home.slice().begin(service.poll_budget.due());
         let mut look = Look {
             poll_due: service.poll_budget.is_due(now),
             timers_due: home.timers().next_deadline().is_some_and(|deadline| deadline <= now),

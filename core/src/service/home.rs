@@ -21,6 +21,7 @@ use crate::service::context::{self, Identity};
 #[cfg(feature = "std")]
 use crate::service::crew::Membership;
 use crate::service::home_ref::{HomeRef, Residence};
+use crate::service::slice::Slice;
 use crate::service::stats::Counts;
 #[cfg(feature = "std")]
 use crate::service::stealable::{self, Sharing};
@@ -67,6 +68,7 @@ pub(super) struct Mine {
     /// The tasks that the worker knows: to be ended with it.
     tasks: TaskList,
     timers: TimerQueue,
+    slice: Slice,
     driver: Cell<Option<DriverHook>>,
     pub(super) sharing: Sharing,
 }
@@ -151,6 +153,7 @@ impl Home {
                 wake_to: Cell::new(WakeTo::Local),
                 tasks: TaskList::new(),
                 timers: TimerQueue::new(),
+                slice: Slice::new(),
                 driver: Cell::new(None),
                 sharing: Sharing::new(),
             }),
@@ -509,6 +512,12 @@ impl Home {
     #[inline]
     pub(crate) fn timers(&self) -> &TimerQueue {
         &self.mine.timers
+    }
+
+    /// What is known of the time that a task takes which does not give way.
+    #[inline]
+    pub(crate) fn slice(&self) -> &Slice {
+        &self.mine.slice
     }
 
     /// Fires timers that are due, up to a batch, and wakes who waits for them into the `io` lane.

@@ -18,6 +18,7 @@
 //! | `turns` | which lane is next |
 //! | `poll_budget` | how often a reactor is polled that can't tell whether it has something |
 //! | `stride` | how many dispatches pass between two looks at the clock |
+//! | `slice` | whether a task that does not give way keeps somebody waiting |
 //! | `stats` | what a worker counts |
 
 #[cfg(not(feature = "std"))]
@@ -38,6 +39,7 @@ pub(crate) mod in_flight;
 #[allow(unsafe_code)]
 pub(crate) mod join;
 pub(crate) mod poll_budget;
+pub(crate) mod slice;
 #[cfg(feature = "std")]
 #[allow(unsafe_code)]
 pub(crate) mod slot_timer;

@@ -61,6 +61,11 @@ impl PollBudget {
         now >= self.due
     }
 
+    #[inline]
+    pub(crate) fn due(&self) -> Instant {
+        self.due
+    }
+
     /// Learns what a poll cost that found nothing.
     pub(crate) fn learn(&mut self, dry_nanos: u64) {
         let decayed = self.dry_nanos.saturating_add(self.dry_nanos / 64 + 1);
