@@ -27,6 +27,105 @@ use evenkeel_uring::UringReactor;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+/// Misuse that does not compile. A future that is larger than its place:
+///
+/// ```compile_fail,E0080
+/// use evenkeel::TaskStorage;
+///
+/// static SMALL: TaskStorage<64> = TaskStorage::new("small");
+///
+/// let held = [0_u8; 100];
+/// let large = async move {
+///     evenkeel::yield_now().await;
+///     held
+/// };
+/// let rig = evenkeel_tests::Rig::knowing();
+/// drop(rig.handle.spawn_in(SMALL.reserve().unwrap(), large));
+/// ```
+///
+/// The same in a place that is large enough:
+///
+/// ```
+/// use evenkeel::TaskStorage;
+///
+/// static LARGE: TaskStorage<512> = TaskStorage::new("large");
+///
+/// let held = [0_u8; 100];
+/// let large = async move {
+///     evenkeel::yield_now().await;
+///     held
+/// };
+/// let rig = evenkeel_tests::Rig::knowing();
+/// drop(rig.handle.spawn_in(LARGE.reserve().unwrap(), large));
+/// ```
+///
+/// A place that is used twice:
+///
+/// ```compile_fail,E0382
+/// # use evenkeel::testing::SimReactor;
+/// # use evenkeel::{Handle, TaskStorage};
+/// static TASKS: TaskStorage<512> = TaskStorage::new("tasks");
+///
+/// fn spawn(handle: &Handle<SimReactor>) {
+///     let place = TASKS.reserve().unwrap();
+///     drop(handle.spawn_in(place, async {}));
+///     drop(handle.spawn_in(place, async {}));
+/// }
+/// ```
+///
+/// A worker, or its handle, on another thread:
+///
+/// ```compile_fail,E0277
+/// fn send<T: Send>() {}
+/// send::<evenkeel::Worker<evenkeel::testing::SimReactor, evenkeel::MonotonicClock>>();
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn send<T: Send>() {}
+/// send::<evenkeel::Handle<evenkeel_epoll::EpollReactor>>();
+/// ```
+///
+/// A future that can't be sent, submitted from outside or for others to steal:
+///
+/// ```compile_fail,E0277
+/// # use evenkeel::{Remote, testing::SimReactor};
+/// fn submit(remote: &Remote<SimReactor>, mine: std::rc::Rc<u8>) {
+///     drop(remote.spawn(async move { *mine }));
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use evenkeel::{Handle, testing::SimReactor};
+/// fn spawn(handle: &Handle<SimReactor>, mine: std::rc::Rc<u8>) {
+///     drop(handle.spawn_stealable(async move { *mine }));
+/// }
+/// ```
+///
+/// A worker that is ticked by its own task, which would have to borrow it twice:
+///
+/// ```compile_fail,E0521
+/// # use evenkeel::{Clock, Reactor, Worker};
+/// fn tick_inside<R: Reactor, C: Clock>(worker: &mut Worker<R, C>) {
+///     let handle = worker.handle();
+///     drop(handle.spawn(async move { drop(worker.tick()) }));
+/// }
+/// ```
+///
+/// A queue without room:
+///
+/// ```compile_fail,E0080
+/// # use evenkeel::{link::Linked, steal::StealQueue};
+/// # use std::ptr::NonNull;
+/// # struct Item;
+/// # unsafe impl Linked for Item {
+/// #     fn into_link(self) -> NonNull<evenkeel::link::Link> { NonNull::dangling() }
+/// #     unsafe fn from_link(_: NonNull<evenkeel::link::Link>) -> Self { Item }
+/// # }
+/// static NONE: StealQueue<Item, 0> = StealQueue::new();
+/// ```
+#[cfg(doctest)]
+struct CompileErrors;
+
 /// No test on virtual time needs more ticks in a row than this.
 const MOST_TICKS: usize = 4_000_000;
 /// No test on live threads waits longer for anything than this.

@@ -391,21 +391,22 @@ fn a_yield_allocates_nothing<R: Live>() {
 
 fn a_local_wake_allocates_nothing<R: Live>() {
     let Some(mut hand) = Hand::<R>::new() else { return };
-    let wakers: Rc<RefCell<[Option<Waker>; 2]>> = Rc::default();
-    let wakes = Rc::new(Cell::new(0));
+    let pair: Rc<RefCell<[Option<Waker>; 2]>> = Rc::default();
+    let rounds = Rc::new(Cell::new(0));
     for me in 0..2 {
-        let (wakers, wakes) = (Rc::clone(&wakers), Rc::clone(&wakes));
+        let (pair, count) = (Rc::clone(&pair), Rc::clone(&rounds));
         drop(hand.handle.spawn(poll_fn(move |context| -> Poll<()> {
-            wakers.borrow_mut()[me] = Some(context.waker().clone());
-            if let Some(other) = &wakers.borrow()[1 - me] {
+            pair.borrow_mut()[me] = Some(context.waker().clone());
+            let other = pair.borrow()[1 - me].clone();
+            if let Some(other) = other {
                 other.wake_by_ref();
-                other.clone().wake();
-                wakes.set(wakes.get() + 1);
+                other.wake();
+                count.set(count.get() + 1);
             }
             Poll::Pending
         })));
     }
-    let count = allocations(|| hand.until(|| wakes.get() > 1_000));
+    let count = allocations(|| hand.until(|| rounds.get() > 1_000));
     assert_eq!(count, 0);
 }
 
@@ -428,8 +429,9 @@ fn a_remote_wake_allocates_nothing<R: Live>() {
         }
         allocations(|| {
             for round in 1..=500 {
+                let clone = waker.clone();
                 waker.wake_by_ref();
-                waker.clone().wake();
+                clone.wake();
                 while seen.load(Ordering::SeqCst) <= round {
                     thread::yield_now();
                 }
@@ -652,8 +654,7 @@ fn a_worker_in_a_static_allocates_nothing_not_even_at_its_start() {
     let reactor = EpollReactor::make().unwrap();
     let count = allocations(|| {
         let config = WorkerConfig::default();
-        let mut worker =
-            Worker::new_in(&WORKER, reactor, MonotonicClock::new(), config).unwrap();
+        let mut worker = Worker::new_in(&WORKER, reactor, MonotonicClock::new(), config).unwrap();
         let handle = worker.handle();
         let task = worker.handle().spawn_in(TASK.reserve().unwrap(), async move {
             handle.sleep(Duration::ZERO).await;

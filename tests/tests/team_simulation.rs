@@ -234,7 +234,7 @@ impl Task {
         Self { id, _held: held }
     }
 
-    fn act(&self, world: &World, known: &Known, context: &Context<'_>) {
+    fn act(world: &World, known: &Known, context: &Context<'_>) {
         match world.below(16) {
             0..3 => {
                 known.owed.set(true);
@@ -333,7 +333,7 @@ impl Future for Task {
         *known.waker.borrow_mut() = Some(context.waker().clone());
         let draining = world.draining.get();
         for _ in 0..if draining { 0 } else { world.below(4) } {
-            self.act(&world, &known, context);
+            Self::act(&world, &known, context);
         }
         Self::look(&world, &known, context);
         known.polled.set(false);

@@ -18,8 +18,8 @@ use evenkeel::{
 };
 use evenkeel_epoll::EpollReactor;
 use evenkeel_tests::{
-    DEADLINE, Live, Random, Rig, Seed, Sight, Tally, WakeCount, elsewhere, poll_once, ready, seeds,
-    seen, start, wait_for,
+    DEADLINE, Live, Random, Rig, Seed, Sight, Tally, WakeCount, WakerSlot, poll_once, ready, seeds,
+    seen, start, wait_for, wait_until,
 };
 use evenkeel_uring::UringReactor;
 
@@ -79,7 +79,7 @@ fn no_timer_is_early_and_all_keep_the_order_of_deadlines_and_of_setting() {
         let mut rig = Rig::new(Sight::BOTH[random.below(2)]);
         let (order, asked): (Log<(Instant, usize)>, _) = (Rc::default(), Rc::new(Cell::new(0)));
         let range = [3, 100, 5_000, 1_000_000][random.below(4)];
-        for _ in 0..1 + random.below(150) {
+        for _ in 0..=random.below(150) {
             let (handle, order, asked) = (rig.handle.clone(), Rc::clone(&order), Rc::clone(&asked));
             let spans: Vec<_> = (0..5).map(|_| nanos(1 + random.below(range) as u64)).collect();
             let (clock, cost) = (rig.clock.clone(), nanos(random.below(300) as u64));
@@ -119,7 +119,7 @@ fn equal_deadlines_fire_in_the_order_of_setting_across_batches() {
 fn a_tick_fires_one_batch_and_says_so() {
     for sight in Sight::BOTH {
         let (mut rig, log) = (Rig::new(sight), Log::default());
-        for id in 0..2 * POLL_BATCH + 1 {
+        for id in 0..=2 * POLL_BATCH {
             sleeper(&rig, at(50_000), id, &log);
         }
         rig.settle();
@@ -752,45 +752,41 @@ fn a_select_drops_the_sleep_that_lost_and_its_deadline_with_it() {
 fn a_sleep_outside_of_any_task_is_woken_by_the_worker() {
     let mut rig = free_polls(Sight::Knowing);
     let mut sleep = Box::pin(rig.handle.sleep(nanos(4_000)));
-    let (wakes, other) = (WakeCount::new(), WakeCount::new());
-    for (waker, polled) in [(&other, false), (&wakes, false)] {
-        let waker = Waker::from(Arc::clone(waker));
-        let ready = sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        assert_eq!(ready, polled);
+    let (first, last) = (WakeCount::new(), WakeCount::new());
+    for count in [&first, &last] {
+        let waker = Waker::from(Arc::clone(count));
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     rig.settle();
     assert_eq!(rig.worker.park(Wait::Forever), Ok(Parked::Waited));
     assert_eq!(rig.clock.now(), at(4_000));
-    assert_eq!(wakes.wakes(), 0, "a park fires nothing");
+    assert_eq!(last.wakes(), 0, "a park fires nothing");
     let tick = rig.tick();
     assert_eq!((tick.timers, tick.dispatches.total()), (1, 0));
-    assert_eq!((wakes.wakes(), other.wakes()), (1, 0), "the last waker, once");
+    assert_eq!((first.wakes(), last.wakes()), (0, 1), "the last waker, once");
     assert!(poll_once(&mut sleep).is_ready());
 }
 
 #[test]
-fn a_timer_that_wakes_another_thread_does_so() {
+fn a_timer_wakes_a_task_on_another_thread() {
     let mut rig = free_polls(Sight::Knowing);
-    let woken = Arc::new(Mutex::new(false));
-    let condition = Arc::new(std::sync::Condvar::new());
-    struct Ring(Arc<Mutex<bool>>, Arc<std::sync::Condvar>);
-    impl Wake for Ring {
-        fn wake(self: Arc<Self>) {
-            *self.0.lock().unwrap() = true;
-            self.1.notify_all();
-        }
-    }
-    let waker = Waker::from(Arc::new(Ring(Arc::clone(&woken), Arc::clone(&condition))));
+    // Another worker, which is parked in its reactor.
+    let other = start::<EpollReactor>(WorkerConfig::default()).unwrap();
+    let slot = WakerSlot::new();
+    let (leave, mut polls) = (slot.clone(), 0);
+    let task = other.remote().spawn(poll_fn(move |context| {
+        leave.put(context.waker());
+        polls += 1;
+        if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
+    }));
+    wait_until("it parks", || other.remote().stats().dispatches == 1 && other.remote().is_parked());
+    let waker = slot.take();
     let mut sleep = Box::pin(rig.handle.sleep(nanos(10)));
     assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     rig.clock.advance(nanos(10));
-    rig.tick();
-    elsewhere(move || {
-        let mut guard = woken.lock().unwrap();
-        while !*guard {
-            guard = condition.wait(guard).unwrap();
-        }
-    });
+    assert_eq!(rig.tick().timers, 1);
+    wait_for("the task", task).unwrap();
+    other.stop_within(DEADLINE).unwrap();
 }
 
 #[test]
@@ -829,8 +825,8 @@ fn sleeps_alive_at_the_workers_end_are_dropped_with_their_tasks() {
 fn a_sleep_that_outlives_its_worker_is_never_ready_and_is_dropped_in_peace() {
     let rig = Rig::knowing();
     let clock = rig.clock.clone();
-    let wakes = WakeCount::new();
-    let waker = Waker::from(Arc::clone(&wakes));
+    let count = WakeCount::new();
+    let waker = Waker::from(Arc::clone(&count));
     let mut set: Pin<Box<SimSleep>> = Box::pin(rig.handle.sleep(nanos(50)));
     assert!(set.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let mut unset = Box::pin(rig.handle.sleep(nanos(50)));
@@ -846,7 +842,7 @@ fn a_sleep_that_outlives_its_worker_is_never_ready_and_is_dropped_in_peace() {
     }
     unset.as_mut().reset(at(7));
     drop((set, unset, made_after));
-    assert_eq!(wakes.wakes(), 0);
+    assert_eq!(count.wakes(), 0);
 }
 
 // Faults.
@@ -892,14 +888,14 @@ impl Wake for DropsAll {
 fn a_timer_that_is_dropped_while_others_fire_does_not_fire() {
     let mut rig = Rig::knowing();
     let drops = Arc::new(DropsAll(AtomicBool::new(false)));
-    let wakes = WakeCount::new();
+    let count = WakeCount::new();
     // The one that is fired first, and is dropped by its own waker, is in the middle.
     for deadline in [7, 3, 5] {
         let mut sleep = Box::pin(rig.handle.sleep_until(at(deadline)));
         let waker = if deadline == 3 {
             Waker::from(Arc::clone(&drops))
         } else {
-            Waker::from(Arc::clone(&wakes))
+            Waker::from(Arc::clone(&count))
         };
         assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         SLEEPS.with_borrow_mut(|sleeps| sleeps.push(sleep));
@@ -907,7 +903,7 @@ fn a_timer_that_is_dropped_while_others_fire_does_not_fire() {
     rig.clock.advance(nanos(10));
     let tick = rig.tick();
     assert!(drops.0.load(Ordering::SeqCst));
-    assert_eq!((tick.timers, wakes.wakes()), (1, 0));
+    assert_eq!((tick.timers, count.wakes()), (1, 0));
     assert_eq!(rig.worker.park(Wait::Forever), Err(SimError::Hang), "none is left");
 }
 
