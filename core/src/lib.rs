@@ -33,7 +33,7 @@
 //!
 //! # The pieces
 //! Usable without a worker, each with an example: [`run_queue`], [`inbox`], [`steal`], [`park`],
-//! [`timers`], [`operation`], [`TaskStorage`]; [`Reactor`] and [`Clock`] are for a platform to bring. Things
+//! [`timers`], [`operation`], [`TaskStorage`] with [`task::Runnable`]; [`Reactor`] and [`Clock`] are for a platform to bring. Things
 //! stand in queues by their own [links](link), so none of it allocates.
 //!
 //! # Features
@@ -125,7 +125,7 @@ mod shared;
 pub mod steal;
 #[allow(unsafe_code)]
 mod sync;
-mod task;
+pub mod task;
 #[cfg(feature = "std")]
 mod team;
 #[cfg(feature = "std")]

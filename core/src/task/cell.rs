@@ -248,7 +248,7 @@ unsafe fn drop_output<F: Future>(task: NonNull<Header>) {
 }
 
 /// Drops what a user wrote, where nobody is left to tell of a panic in it.
-fn discard<T>(value: T) {
+pub(crate) fn discard<T>(value: T) {
     let panicked = catch(|| drop(value));
     // What it panicked with may panic in its turn, and so on; then it is not worth its memory.
     if let Err(payload) = catch(|| drop(panicked)) {

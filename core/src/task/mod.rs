@@ -8,6 +8,7 @@
 //! | `list` | tasks in a list, from which each can be taken |
 //! | `cell` | header, future and output in one place |
 //! | `storage` | places for them in a static |
+//! | `runnable` | a task without a worker |
 //! | `yield_now` | the future that gives way once |
 //!
 //! Nothing here knows a queue, a worker or a reactor.
@@ -19,10 +20,13 @@ pub(crate) mod header;
 pub(crate) mod list;
 #[allow(unsafe_code)]
 pub(crate) mod node;
+#[allow(unsafe_code)]
+mod runnable;
 pub(crate) mod state;
 #[allow(unsafe_code)]
 pub(crate) mod storage;
 mod yield_now;
 
 pub(crate) use header::TaskRef;
+pub use runnable::{Ran, Runnable, Schedule};
 pub use yield_now::{YieldNow, yield_now};

@@ -14,7 +14,7 @@
 //! | `ABORTED` | someone asked for the end; the worker drops the future at its next take | by any thread | ever cleared |
 //! | `JOINED` | a join handle exists: the output is its to take or drop | at the spawn | after the handle is gone |
 //! | `JOIN_WAKER` | the join handle's waker is in its cell, which is now the worker's to read | by the handle | while the handle writes the cell |
-//! | `ACTIVE` | stealable tasks only: it stands in a queue, or is being polled; whoever finds it set owes no push | at the spawn, by any thread that then pushes | ever by two at once |
+//! | `ACTIVE` | tasks without an owner only: it stands in a queue, or is being polled; whoever finds it set owes no push | at the spawn, by any thread that then pushes | ever by two at once |
 //!
 //! # The owner's marks
 //!
@@ -53,9 +53,9 @@
 //!  any ──────(11) waker cloned or dropped► one reference more or less; the last one frees
 //! ```
 //!
-//! # Stealable tasks
+//! # Tasks without an owner
 //!
-//! Their marks are all shared ones, since no one thread owns such a task. `ACTIVE` is the right to
+//! Those that may be stolen, and those of who has no worker. Their marks are all shared ones, since no one thread owns such a task. `ACTIVE` is the right to
 //! poll it, or to put it where somebody will; `SCHEDULED` says that it was woken since it was last
 //! taken. A task that yields keeps both as they are: taking it, polling it and putting it back costs
 //! no read-modify-write here.
@@ -92,7 +92,6 @@ const COMPLETE: usize = 1 << 1;
 const ABORTED: usize = 1 << 2;
 const JOINED: usize = 1 << 3;
 const JOIN_WAKER: usize = 1 << 4;
-#[cfg(feature = "std")]
 const ACTIVE: usize = 1 << 5;
 const REFERENCE: usize = 1 << 6;
 /// Half of what the count can hold: whoever passes it leaks wakers in a loop.
@@ -264,8 +263,7 @@ impl State {
     }
 }
 
-/// What becomes of a stealable task that was polled and is pending.
-#[cfg(feature = "std")]
+/// What becomes of a task without an owner that was polled and is pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Retired {
     /// It waits for a wake.
@@ -274,10 +272,15 @@ pub(crate) enum Retired {
     Woken,
 }
 
-/// Stealable tasks.
-#[cfg(feature = "std")]
+/// Tasks without an owner.
 impl State {
+    /// Transition 12, of a task that nobody joins. One reference: the one that goes with `ACTIVE`.
+    pub(crate) fn spawned_alone() -> Self {
+        Self(AtomicUsize::new(ACTIVE + REFERENCE))
+    }
+
     /// Transition 12.
+    #[cfg(feature = "std")]
     pub(crate) fn spawned_stealable() -> Self {
         Self(AtomicUsize::new(ACTIVE + JOINED + 2 * REFERENCE))
     }
@@ -291,6 +294,7 @@ impl State {
     }
 
     /// Transition 18.
+    #[cfg(feature = "std")]
     pub(crate) fn activate_and_abort(&self) -> Activated {
         // Ordering: as `activate`.
         Activated::from(Snapshot(self.0.fetch_or(ABORTED | ACTIVE | SCHEDULED, Ordering::AcqRel)))
@@ -331,8 +335,7 @@ impl State {
     }
 }
 
-/// What a wake of a stealable task led to.
-#[cfg(feature = "std")]
+/// What a wake of a task without an owner led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Activated {
     /// It was idle: the caller has it, and pushes it.
@@ -341,7 +344,6 @@ pub(crate) enum Activated {
     Nothing,
 }
 
-#[cfg(feature = "std")]
 impl From<Snapshot> for Activated {
     fn from(before: Snapshot) -> Self {
         if before.0 & (ACTIVE | COMPLETE) == 0 { Self::Owed } else { Self::Nothing }
