@@ -110,9 +110,9 @@ fn yields_of_pinned_and_stealable_tasks_go_round() {
         };
         // Stretches of each kind, of different lengths.
         if id % 7 < 3 {
-            drop(rig.handle.spawn(task))
+            drop(rig.handle.spawn(task));
         } else {
-            drop(rig.handle.spawn_stealable(task))
+            drop(rig.handle.spawn_stealable(task));
         }
     }
     rig.settle();
@@ -410,7 +410,9 @@ fn work_from_outside_goes_to_one_that_idles() {
     let mut idle = Rig::on(clock, Sight::Knowing, config, |reactor| {
         reactor.while_waiting(move || {
             let act = act.borrow_mut().take();
-            act.into_iter().for_each(|act| act());
+            if let Some(act) = act {
+                act();
+            }
         })
     });
     busy.worker.join(&team).unwrap();
@@ -477,7 +479,7 @@ fn the_lanes_take_turns_with_stealable_tasks_in_each() {
             let places = steps.iter().enumerate().filter(|(_, step)| step.lane == lane);
             for (m, (place, _)) in (1..=60).zip(places) {
                 // One poll interval more, at most, of 3 us dispatches, for who can't tell.
-                let late = if sight == Sight::Blind { 1 } else { 0 };
+                let late = usize::from(sight == Sight::Blind);
                 assert!(
                     place < 3 * m + late,
                     "{sight:?}, {lane:?}, m = {m}: dispatch {}",
@@ -565,9 +567,9 @@ fn a_stealable_task_that_wakes_itself_in_every_way_is_polled_once_more() {
     drop(rig.handle.spawn_stealable(tally.future(move |context| -> Poll<()> {
         if std::mem::take(&mut first) {
             context.waker().wake_by_ref();
-            let waker = context.waker().clone();
-            elsewhere(move || waker.wake());
-            context.waker().clone().wake();
+            let (here, there) = (context.waker().clone(), context.waker().clone());
+            elsewhere(move || there.wake());
+            here.wake();
         }
         Poll::Pending
     })));
@@ -674,34 +676,36 @@ fn a_stealable_task_awaits_another_and_is_polled_once_for_it() {
 fn a_member_that_ends_leaves_its_stealable_tasks_to_the_others() {
     let (team, mut rig, mut other) = pair();
     let (log, slot, tally) = (Log::default(), WakerSlot::new(), Tally::new());
-    // One waits, one has been completed into the io lane, some are in the inbox, some queued, of
+    // One waits, two have been woken into the io lane, some are in the inbox, some queued, of
     // which some don't fit. And a pinned one, which ends.
     drop(rig.handle.spawn_stealable(leaving(&slot, &tally)));
-    let operation = rig.handle.submit(SimOperation::Event(0)).unwrap();
-    let answer = rig.handle.spawn_stealable(async move { operation.await.unwrap() });
+    let answers = [0, 1, 2].map(|event| {
+        let operation = rig.handle.submit(SimOperation::Event(event)).unwrap();
+        rig.handle.spawn_stealable(async move { operation.await.unwrap() })
+    });
     rig.settle();
+    assert!((0..3).all(|event| rig.sim.fire(event, 42)));
+    one_dispatch(&mut rig);
+    let ended = answers.each_ref().map(JoinHandle::is_finished);
+    assert_eq!(ended, [true, false, false], "two are left in the io lane");
     let pinned = rig.handle.spawn(noting(&log, usize::MAX));
     spawn_noting(&rig, &log, 0..700);
     for id in 700..710 {
         drop(team.spawn(noting(&log, id)).unwrap());
     }
-    assert!(rig.sim.fire(0, 42));
-    rig.worker.park(Wait::Never).unwrap();
-    rig.worker.park(Wait::Never).unwrap();
     drop(rig.worker);
     assert!(matches!(ready(pinned), Err(JoinError::Cancelled)));
     other.settle();
     let mut ran = log.take();
     ran.sort_unstable();
     assert!(ran.into_iter().eq(0..710));
+    assert_eq!(answers.map(|answer| ready(answer).unwrap()), [42; 3]);
     // What waits is woken there, too.
     assert_eq!(tally.seen(), seen(1, 0, 0));
     let waker = slot.take();
     elsewhere(move || waker.wake());
     assert_eq!(other.dispatch().unwrap().lane, Lane::Remote);
     assert_eq!(tally.seen(), seen(2, 0, 0));
-    // Its operation was that worker's.
-    let _ = answer;
 }
 
 #[test]
@@ -979,7 +983,7 @@ impl Ring {
             let waker = self.wakers[other].lock().unwrap().clone();
             waker.into_iter().for_each(Waker::wake);
             // Some give way in between, so that there is something to steal.
-            if id % 5 == 0 && *yields < 3 {
+            if id.is_multiple_of(5) && *yields < 3 {
                 *yields += 1;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
@@ -1119,7 +1123,7 @@ fn spawns_that_race_the_teams_end_all_resolve() {
             let mut tasks = Vec::new();
             while let Ok(task) = spawns.spawn(counted.yielding(2)) {
                 tasks.push(task);
-                if tasks.len() == 20_000 {
+                if tasks.len() == 2_000 {
                     break;
                 }
             }
