@@ -379,6 +379,25 @@ fn a_search_that_finds_everything_done_wakes_nobody_else() {
 }
 
 #[test]
+fn a_worker_that_was_called_does_not_park_again_before_it_has_searched() {
+    let team = members(2);
+    let inner = Rc::clone(&team);
+    let act = move || {
+        let mut rig = inner[0].rig.borrow_mut();
+        drop(rig.handle.spawn_stealable(async {}));
+        rig.settle();
+    };
+    let inner = Rc::clone(&team);
+    while_parked(&team, &[1], act, move |member| {
+        let mut rig = inner[member].rig.borrow_mut();
+        // Parked, it would keep the others from being called for as long as nobody wakes it.
+        assert_eq!(rig.worker.park(Wait::Forever), Ok(Parked::Retracted));
+        assert_eq!(rig.settle(), 0);
+        assert_eq!(rig.worker.park(Wait::Never), Ok(Parked::Waited));
+    });
+}
+
+#[test]
 fn a_worker_that_was_called_and_left_searches_no_more_and_others_can_be_called() {
     let team = members(3);
     let (inner, outer) = (Rc::clone(&team), Rc::clone(&team));

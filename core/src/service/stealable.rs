@@ -327,9 +327,11 @@ impl Home {
         }
     }
 
-    /// Whether another member has something to steal.
+    /// Whether another member has something to steal, or this one was called to look for it and has
+    /// not yet: until then nobody else can be called.
     pub(crate) fn could_steal(&self) -> bool {
-        self.membership.get().is_some_and(|membership| membership.crew.has_work())
+        self.mine.sharing.called.get()
+            || self.membership.get().is_some_and(|membership| membership.crew.has_work())
     }
 }
 
