@@ -548,6 +548,23 @@ fn a_wake_by_a_running_task_goes_to_the_lane_of_the_worker_that_runs_it() {
     assert_eq!(rig.dispatch().unwrap().lane, Lane::Remote);
 }
 
+#[test]
+fn a_wake_by_a_worker_that_is_not_of_the_team_goes_to_the_tasks_own() {
+    let (_team, mut rig, _) = pair();
+    let (_other_team, mut stranger, _) = pair();
+    let mut loner = Rig::knowing();
+    let (tally, slot) = (Tally::new(), WakerSlot::new());
+    drop(rig.handle.spawn_stealable(leaving(&slot, &tally)));
+    rig.settle();
+    for outsider in [&mut stranger, &mut loner] {
+        let waker = slot.take();
+        drop(outsider.handle.spawn(async move { waker.wake() }));
+        assert_eq!(outsider.settle(), 1);
+        assert_eq!(rig.dispatch().unwrap().lane, Lane::Remote);
+    }
+    assert_eq!(tally.seen(), seen(3, 0, 0));
+}
+
 // Lives of stealable tasks.
 
 #[test]

@@ -412,6 +412,39 @@ fn timers_that_are_set_again_and_again_do_not_starve_the_reactor() {
     }
 }
 
+/// The lane holds a batch of timers and one of completions when the operation is submitted, at most;
+/// the poll comes when both have been served.
+#[test]
+fn what_is_submitted_among_restless_timers_and_completions_is_armed_after_two_batches() {
+    for skip in 0..250 {
+        let mut rig = Rig::with(Sight::Knowing, room_for(100), |reactor| reactor);
+        for event in 0..80 {
+            let handle = rig.handle.clone();
+            drop(rig.handle.spawn(async move {
+                loop {
+                    handle.submit(SimOperation::Event(event)).unwrap().await.unwrap();
+                }
+            }));
+        }
+        rig.settle();
+        restless(&rig, 200);
+        rig.backlog(10);
+        for _ in 0..1_000 {
+            drop(rig.remote.spawn(async {}));
+        }
+        rig.dispatches(800);
+        for event in 0..80 {
+            assert!(rig.sim.fire(event, 0), "armed");
+        }
+        rig.dispatches(skip);
+        let operation = rig.handle.submit(SimOperation::Event(99)).unwrap();
+        let most = 3 * 2 * POLL_BATCH + 3;
+        let dispatches = (0..=most).find(|_| rig.sim.fire(99, 0) || rig.dispatch().is_none());
+        assert!(dispatches.is_some(), "not armed after {most} dispatches");
+        drop(operation);
+    }
+}
+
 #[test]
 fn a_thousand_restless_timers_share_the_lane_evenly() {
     let mut rig = Rig::knowing();
