@@ -24,10 +24,20 @@ pub async fn echoes(handle: Handle<Board>, remote: Remote<Board>) {
 
 async fn echo(handle: &Handle<Board>) -> u16 {
     let length = u16::from_le_bytes([read(handle).await, read(handle).await]);
-    for _ in 0..length {
-        let byte = read(handle).await;
-        let sent = handle.submit(Operation::WriteByte(byte)).expect("there is room");
-        sent.await.expect("the worker is there");
+    let mut left = usize::from(length);
+    // More at once than there is room for on their way in: while nothing is sent, what did not fit
+    // has to come by itself.
+    let mut some = [0; 2 * uart::CAPACITY];
+    while left > 0 {
+        let some = &mut some[..left.min(2 * uart::CAPACITY)];
+        for byte in &mut *some {
+            *byte = read(handle).await;
+        }
+        for &byte in &*some {
+            let sent = handle.submit(Operation::WriteByte(byte)).expect("there is room");
+            sent.await.expect("the worker is there");
+        }
+        left -= some.len();
     }
     length
 }

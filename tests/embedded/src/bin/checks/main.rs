@@ -13,8 +13,10 @@ mod report;
 mod spawn_by_handler;
 mod stamp;
 mod storage;
+mod time;
 mod timers;
 mod watchdog;
+mod work;
 
 use core::future::Future;
 

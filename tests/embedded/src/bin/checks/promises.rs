@@ -7,7 +7,9 @@ use evenkeel::{Clock, Handle, Parked, Remote, Wait, Worker};
 use evenkeel_embedded::clock::{PERIOD, SysTickClock};
 use evenkeel_embedded::reactor::Board;
 
-use crate::{alarm, idle, latency, parking, spawn_by_handler, stamp, storage, timers, watchdog};
+use crate::{
+    alarm, idle, latency, parking, spawn_by_handler, stamp, storage, time, timers, watchdog,
+};
 
 /// Which way the wakes take that a worker gives itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,7 @@ pub async fn promises(handle: Handle<Board>, remote: Remote<Board>, wakes: Wakes
     storage::pools(&handle).await;
     spawn_by_handler::spawns(&handle, &remote, wakes).await;
     latency::latencies(&handle, wakes).await;
+    time::goes_on(&handle).await;
     timers::keep_time(&handle, wakes).await;
     parking::no_wake_is_lost(&handle).await;
     idle::idles(&handle, &remote).await;
