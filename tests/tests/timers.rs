@@ -281,8 +281,8 @@ fn the_mth_timer_of_those_due_together_comes_within_a_stride_and_3m_dispatches()
     }
 }
 
-/// Timers and completions share a lane, a batch of each in turn. So *m* counts what was in it, a
-/// batch of each at most, and the completions that came between two batches of timers.
+/// Timers and completions share a lane, a batch of each in turn. So *m* counts the completions that
+/// were in it when the timers became due, and a batch of them after each batch of timers.
 #[test]
 fn a_flood_of_completions_gives_every_other_batch_of_the_lane_to_timers() {
     for sight in Sight::BOTH {
@@ -290,8 +290,8 @@ fn a_flood_of_completions_gives_every_other_batch_of_the_lane_to_timers() {
             let floods = [Flood::Backlog, Flood::Submissions, Flood::Completions];
             let mut rig = flooded(sight, cost, &floods);
             let places = dispatches_after_due(&mut rig, 5 * POLL_BATCH, 8_000);
-            for (place, m) in places.iter().zip(1..) {
-                let in_the_lane = 2 * POLL_BATCH + POLL_BATCH * ((m - 1) / POLL_BATCH) + m;
+            for (place, m) in places.iter().zip(1_usize..) {
+                let in_the_lane = POLL_BATCH * m.div_ceil(POLL_BATCH) + m;
                 let most = stride(cost) + 3 * in_the_lane;
                 assert!(*place <= most, "{sight:?}, {cost:?}, m = {m}: dispatch {place}, {most}");
             }
