@@ -412,6 +412,34 @@ fn timers_that_are_set_again_and_again_do_not_starve_the_reactor() {
     }
 }
 
+#[test]
+fn who_sleeps_until_a_time_long_past_again_and_again_holds_nobody_up() {
+    for sight in Sight::BOTH {
+        let (mut rig, log) = (Rig::new(sight), Log::default());
+        for _ in 0..2 * POLL_BATCH {
+            let handle = rig.handle.clone();
+            drop(rig.handle.spawn(async move {
+                loop {
+                    handle.sleep_until(Instant::ZERO).await;
+                }
+            }));
+        }
+        for id in 0..2 * POLL_BATCH {
+            sleeper(&rig, at(1_000_000), id, &log);
+        }
+        rig.dispatches(20 * POLL_BATCH);
+        assert_eq!(log.borrow().len(), 0);
+        rig.clock.advance(nanos(1_000_000));
+        // What was due before goes first, once; and what was in the lane.
+        rig.dispatches(5 * POLL_BATCH);
+        assert!(
+            log.borrow().iter().copied().eq(0..2 * POLL_BATCH),
+            "{sight:?}: {:?}",
+            log.borrow()
+        );
+    }
+}
+
 /// The lane holds a batch of timers and one of completions when the operation is submitted, at most;
 /// the poll comes when both have been served.
 #[test]
