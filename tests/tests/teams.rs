@@ -339,6 +339,40 @@ fn a_parked_worker_is_woken_once_when_there_is_something_to_share() {
 }
 
 #[test]
+fn tasks_that_came_through_the_inbox_and_yield_are_shared_at_the_next_look() {
+    let team = members(2);
+    let slots = [(); 3].map(|()| WakerSlot::new());
+    for slot in &slots {
+        let (slot, mut polls) = (slot.clone(), 0);
+        let home = team[0].rig.borrow();
+        drop(home.handle.spawn_stealable(poll_fn(move |context: &mut Context<'_>| -> Poll<()> {
+            slot.put(context.waker());
+            polls += 1;
+            if polls > 1 {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })));
+    }
+    team[0].rig.borrow_mut().settle();
+    let inner = Rc::clone(&team);
+    let act = move || {
+        slots.iter().for_each(|slot| slot.take().wake());
+        let mut rig = inner[0].rig.borrow_mut();
+        rig.dispatches(2);
+        assert_eq!(notifications(&[1]), [0], "there is one for the worker itself");
+        rig.dispatches(2);
+        assert_eq!(notifications(&[1]), [1]);
+    };
+    let inner = Rc::clone(&team);
+    while_parked(&team, &[1], act, move |member| {
+        let mut rig = inner[member].rig.borrow_mut();
+        rig.dispatches(1);
+        assert!(rig.remote.stats().steals > 0);
+    });
+}
+
+#[test]
 fn a_thousand_spawns_wake_one_of_three_that_idle_and_each_wakes_the_next() {
     let team = members(4);
     let inner = Rc::clone(&team);
@@ -872,6 +906,17 @@ fn a_team_has_a_size_and_each_worker_one_team() {
     assert_eq!(third.worker.join(&two), Err(TeamError::Full), "its last worker has ended");
     drop(first.worker);
     assert_eq!(third.worker.join(&one), Err(TeamError::Full), "a seat is taken for good");
+}
+
+#[test]
+fn a_seat_is_taken_for_good() {
+    let (team, one, mut other) = pair();
+    let mut third = Rig::knowing();
+    drop(one.worker);
+    assert_eq!(third.worker.join(&team), Err(TeamError::Full));
+    let task = team.spawn(async { 5 }).unwrap();
+    other.settle();
+    assert_eq!((third.settle(), ready(task).unwrap()), (0, 5));
 }
 
 #[test]
