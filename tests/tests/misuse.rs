@@ -18,8 +18,8 @@ use evenkeel::operation::Operations;
 use evenkeel::steal::{Haul, StealQueue, Stolen};
 use evenkeel::testing::{Sim, SimOperation, SimReactor, VirtualClock};
 use evenkeel::{
-    Completion, Handle, JoinError, Rest, SubmitError, TaskStorage, Wait, Worker, WorkerConfig,
-    WorkerStorage, yield_now,
+    Completion, Handle, JoinError, Lane, Rest, SubmitError, TaskStorage, Wait, Worker,
+    WorkerConfig, WorkerStorage, yield_now,
 };
 use evenkeel_tests::{Random, Rig, Sight, Tally, WakerSlot, elsewhere, poll_once, ready, seen};
 
@@ -474,11 +474,24 @@ fn workers_nested_three_deep_wake_their_own_tasks_and_each_others() {
     };
     let kept = Rc::new(Cell::new(None));
     let keeps = Rc::clone(&kept);
+    let last = Tally::new();
+    let woken_last = waiting(&outer.handle, &last);
+    outer.settle();
     drop(outer.handle.spawn(async move {
         wake_all();
         keeps.set(Some(between()));
         wake_all();
+        woken_last.take().wake();
     }));
+    let mut lanes = Vec::new();
+    while last.seen().polls < 2 {
+        lanes.push(outer.dispatch().expect("it was woken").lane);
+    }
+    assert_eq!(
+        lanes.last(),
+        Some(&Lane::Local),
+        "when the inner ticks are over it is its turn again"
+    );
     outer.settle();
     let middle = kept.take().unwrap();
     let lanes = middle.borrow_mut().tick().dispatches;
