@@ -15,7 +15,7 @@ mod real {
     #[cfg(feature = "portable-atomic")]
     pub(crate) use portable_atomic::{AtomicPtr, AtomicU32, AtomicUsize};
     #[cfg(feature = "std")]
-    pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock};
     #[cfg(feature = "std")]
     pub(crate) use std::thread_local;
 
@@ -103,6 +103,35 @@ mod real {
     #[cfg(feature = "std")]
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().expect("no model panics under a lock and goes on")
+    }
+
+    /// Stricter than the one that it stands in for: who asks must have been told that it is set.
+    #[cfg(feature = "std")]
+    pub(crate) struct OnceLock<T> {
+        value: SharedCell<Option<T>>,
+        /// What loom switches threads at.
+        attempts: AtomicUsize,
+    }
+
+    #[cfg(feature = "std")]
+    impl<T> OnceLock<T> {
+        pub(crate) fn new() -> Self {
+            Self { value: SharedCell::new(None), attempts: AtomicUsize::new(0) }
+        }
+
+        pub(crate) fn get(&self) -> Option<&T> {
+            // SAFETY: loom sees to it that nobody writes meanwhile; it is written once, and stays.
+            self.value.with(|value| unsafe { (*value).as_ref() })
+        }
+
+        pub(crate) fn set(&self, value: T) -> Result<(), T> {
+            if self.attempts.fetch_add(1, Ordering::Relaxed) > 0 {
+                return Err(value);
+            }
+            // SAFETY: loom sees to it that nobody is at it.
+            self.value.with_mut(|place| unsafe { *place = Some(value) });
+            Ok(())
+        }
     }
 
     /// Each of a model's threads has its own, which are one thread to std.

@@ -99,19 +99,20 @@ impl Crew {
         &self.seats[index]
     }
 
-    /// Takes a seat for a worker, for good.
-    pub(crate) fn join(&self, home: HomeRef) -> Result<usize, NoSeat> {
-        let index = {
-            let mut register = lock(&self.register);
-            if register.taken == self.seats.len() || register.stage == Stage::Ended {
-                return Err(NoSeat);
-            }
-            register.taken += 1;
-            register.present += 1;
-            register.taken - 1
-        };
+    /// Takes a seat for a worker, for good. It is told which before anybody finds it there.
+    ///
+    /// All under the lock: who leaves meanwhile finds the newcomer, or is the last.
+    pub(crate) fn join(&self, home: HomeRef, tell: impl FnOnce(usize)) -> Result<(), NoSeat> {
+        let mut register = lock(&self.register);
+        let index = register.taken;
+        if index == self.seats.len() || register.stage == Stage::Ended {
+            return Err(NoSeat);
+        }
+        register.taken += 1;
+        register.present += 1;
+        tell(index);
         *lock(&self.seats[index].member) = Some(home);
-        Ok(index)
+        Ok(())
     }
 
     /// By a member that ends, before its inbox is closed. What it has not done others do, if there

@@ -5,8 +5,6 @@ use alloc::sync::Arc;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::task::{Context, Poll, Waker};
-#[cfg(feature = "std")]
-use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
@@ -26,6 +24,8 @@ use crate::service::stats::Counts;
 #[cfg(feature = "std")]
 use crate::service::stealable::{self, Sharing};
 use crate::service::waker;
+#[cfg(feature = "std")]
+use crate::sync::OnceLock;
 use crate::sync::{AtomicU32, AtomicUsize, Cell, Ordering};
 use crate::task::TaskRef;
 use crate::task::cell;

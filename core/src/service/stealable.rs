@@ -186,11 +186,12 @@ impl Home {
         if this.is_in_team() {
             return Err(JoinTeamError::InATeam);
         }
-        let seat = crew.join(this.clone()).map_err(|NoSeat| JoinTeamError::NoSeat)?;
-        this.mine.sharing.seat.set(Some(NonNull::from(crew.seat(seat))));
-        let membership = Membership { crew: Arc::clone(crew), seat };
-        assert!(this.membership.set(membership).is_ok(), "looked at above, by the owner");
-        Ok(())
+        let take = |seat| {
+            this.mine.sharing.seat.set(Some(NonNull::from(crew.seat(seat))));
+            let membership = Membership { crew: Arc::clone(crew), seat };
+            assert!(this.membership.set(membership).is_ok(), "looked at above, by the owner");
+        };
+        crew.join(this.clone(), take).map_err(|NoSeat| JoinTeamError::NoSeat)
     }
 
     /// The worker ends.
