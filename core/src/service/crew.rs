@@ -155,9 +155,10 @@ impl Crew {
     pub(crate) fn anybody(&self) -> Option<HomeRef> {
         // Ordering: Relaxed, a turn orders nothing.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let first = self.idle.somebody().unwrap_or(turn);
-        (0..self.seats.len())
-            .find_map(|next| lock(&self.seats[(first + next) % self.seats.len()].member).clone())
+        let seats = self.seats.len();
+        // Within the seats before anything is added: a turn may be the last number there is.
+        let first = self.idle.somebody().unwrap_or(turn) % seats;
+        (0..seats).find_map(|next| lock(&self.seats[(first + next) % seats].member).clone())
     }
 
     /// Adds a task that was just made.
@@ -253,5 +254,31 @@ impl Crew {
         if let Some(home) = home {
             home.tell();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::task::Waker;
+
+    use super::*;
+    use crate::service::context::Identity;
+
+    #[test]
+    fn a_member_is_found_where_the_turns_wrap() {
+        let crew = Arc::new(Crew::new(3));
+        let homes = [(), (), ()].map(|()| {
+            let home = Home::counted(Waker::noop().clone(), 0, Identity::new(None));
+            Home::join_team(&home, &crew).unwrap();
+            home
+        });
+        // One of each three turns begins at the one who stays.
+        homes[..2].iter().for_each(|home| home.close());
+        crew.turn.store(usize::MAX - 3, Ordering::Relaxed);
+        for _ in 0..6 {
+            assert!(crew.anybody().is_some());
+        }
+        homes[2].close();
+        assert!(crew.anybody().is_none());
     }
 }
