@@ -152,3 +152,67 @@ impl fmt::Debug for Team {
         f.debug_struct("Team").finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom), feature = "testing"))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::testing::{SimReactor, VirtualClock};
+    use crate::{Rest, Wait, Worker, WorkerConfig};
+
+    type TestWorker = Worker<SimReactor, VirtualClock>;
+
+    fn member(team: &Team, while_waiting: impl FnMut() + 'static) -> TestWorker {
+        let clock = VirtualClock::new();
+        let reactor = SimReactor::new(&clock).while_waiting(while_waiting);
+        let mut worker = Worker::new(reactor, clock, WorkerConfig::default());
+        worker.join(team).unwrap();
+        worker
+    }
+
+    /// One who is busy, one who is called while it waits and then does something else, and one who
+    /// idles after the `end` of that one: it is called too.
+    fn a_call_gets_through(then: fn(), end: impl FnOnce(TestWorker) -> Option<TestWorker>) {
+        let team = Team::new(3).unwrap();
+        let mut busy = member(&team, || ());
+        let spawns = || {
+            let handle = busy.handle();
+            move || drop(handle.spawn_stealable(async {}))
+        };
+        let (first, second) = (spawns(), spawns());
+        let called = member(&team, move || {
+            first();
+            then();
+        });
+        let mut idle = member(&team, second);
+        let _kept = end(called);
+        busy.tick().unwrap();
+        idle.park(Wait::Forever).unwrap();
+        assert_eq!(idle.remote().stats().notifications, 1);
+    }
+
+    #[test]
+    fn a_worker_that_is_stopped_and_kept_holds_up_no_call() {
+        a_call_gets_through(
+            || (),
+            |mut called| {
+                called.park(Wait::Forever).unwrap();
+                called.remote().stop();
+                assert_eq!(called.tick().unwrap().rest, Rest::Stopped);
+                Some(called)
+            },
+        );
+    }
+
+    #[test]
+    fn a_worker_whose_reactor_panics_holds_up_no_call() {
+        a_call_gets_through(
+            || panic!("as a reactor might"),
+            |mut called| {
+                catch_unwind(AssertUnwindSafe(|| called.park(Wait::Forever))).unwrap_err();
+                None
+            },
+        );
+    }
+}

@@ -316,6 +316,8 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
             rest: Rest::Stopped,
         };
         if self.driver.home.is_stopping() {
+            // Who keeps a worker that is asked to stop may not keep the others from being called.
+            self.driver.home.decline_call();
             return Ok(tick);
         }
         let Self { driver, stride, service, since_look } = self;
@@ -357,7 +359,7 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
     pub fn park(&mut self, wait: Wait) -> Result<Parked, R::Error> {
         let Self { driver, stride, service, .. } = self;
         let home = &*driver.home;
-        home.announce_park();
+        let announced = Announced::by(home);
         let deadline = home.timers().next_deadline();
         if home.has_own()
             || !home.is_drained()
@@ -366,7 +368,6 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
             || deadline.is_some_and(|deadline| deadline <= driver.clock.now())
             || driver.reactor.borrow_mut().readiness() == Readiness::Ready
         {
-            home.resume();
             home.counts.retractions.add(1);
             return Ok(Parked::Retracted);
         }
@@ -374,7 +375,7 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
         home.counts.parks.add(1);
         let wait = deadline.map_or(wait, |deadline| wait.at_most_until(deadline));
         let polled = driver.reactor.borrow_mut().poll(wait, &mut service.found);
-        home.resume();
+        drop(announced);
         stride.pause();
         // The wait was a look into the kernel as good as any, unless it saw that more may wait.
         if service.found.room() > 0 {
@@ -383,6 +384,23 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
         let _ticking = Ticking::enter(home);
         let (_, outcome) = service.deliver(home, polled);
         outcome.map(|()| Parked::Waited)
+    }
+}
+
+/// While it lives the worker has announced that it parks. Then it goes on, also where a reactor or
+/// a clock has panicked: whoever was told that it idles relies on it.
+struct Announced<'a>(&'a Home);
+
+impl<'a> Announced<'a> {
+    fn by(home: &'a Home) -> Self {
+        home.announce_park();
+        Self(home)
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.0.resume();
     }
 }
 

@@ -32,6 +32,8 @@ impl Home {
 
     pub(super) fn leave_team(&self) {}
 
+    pub(crate) fn decline_call(&self) {}
+
     #[inline]
     pub(super) fn next_shared(&self) -> Option<TaskRef> {
         None

@@ -86,8 +86,6 @@ pub(super) struct Sharing {
     polled: Cell<Option<TaskRef>>,
     /// Whether that task has woken itself meanwhile.
     woke_itself: Cell<bool>,
-    /// Whether it has said that it idles, and not taken it back.
-    idles: Cell<bool>,
     /// Whether it owes its team a search.
     called: Cell<bool>,
 }
@@ -98,7 +96,6 @@ impl Sharing {
             seat: Cell::new(None),
             polled: Cell::new(None),
             woke_itself: Cell::new(false),
-            idles: Cell::new(false),
             called: Cell::new(false),
         }
     }
@@ -197,13 +194,16 @@ impl Home {
     /// The worker ends.
     pub(super) fn leave_team(&self) {
         let Some(membership) = self.membership.get() else { return };
-        // It idles still if its reactor panicked in the wait.
-        self.retract_idle();
-        if self.mine.sharing.called.take() {
-            membership.crew.end_search();
-        }
+        self.decline_call();
         membership.crew.leave(self, membership.seat);
         self.mine.sharing.seat.set(None);
+    }
+
+    /// Ends the search that it owes its team, if it owes one: it searches no more.
+    pub(crate) fn decline_call(&self) {
+        if self.mine.sharing.called.take() {
+            self.crew().end_search();
+        }
     }
 
     /// Adds a task that was just made to the team, and to the local lane.
@@ -313,7 +313,6 @@ impl Home {
     /// Says that the worker idles, before its last look.
     pub(super) fn announce_idle(&self) {
         if let Some(membership) = self.membership.get() {
-            self.mine.sharing.idles.set(true);
             membership.crew.announce_idle(membership.seat);
         }
     }
@@ -321,7 +320,6 @@ impl Home {
     /// The worker goes on.
     pub(super) fn retract_idle(&self) {
         if let Some(membership) = self.membership.get()
-            && self.mine.sharing.idles.take()
             && membership.crew.retract_idle(membership.seat) == Call::Pending
         {
             self.mine.sharing.called.set(true);
