@@ -34,16 +34,17 @@ impl Idle {
 
     /// By a member, before its last look at the queues.
     pub(crate) fn announce(&self, member: usize) {
-        // Ordering: Release, pairs with the Acquire of `call`: what the member did before is
-        // visible to who wakes it.
-        self.0.fetch_or(1 << member, Ordering::Release);
+        // Ordering: Relaxed, it publishes nothing: that the member parks it has announced before,
+        // with a fence behind it, so who finds the bit and has passed the fence of
+        // `Park::handed_over` finds that too.
+        self.0.fetch_or(1 << member, Ordering::Relaxed);
         // Ordering: SeqCst, pairs with the fence of `call`.
         fence(Ordering::SeqCst);
     }
 
     /// By a member that has announced itself, when it goes on.
     pub(crate) fn retract(&self, member: usize) -> Call {
-        // Ordering: Acquire, pairs with the Release of the call.
+        // Ordering: Acquire, pairs with the fence of `call`: what it was called for is visible.
         let before = self.0.fetch_and(!(1 << member), Ordering::Acquire);
         if before & (1 << member) == 0 { Call::Pending } else { Call::None }
     }
@@ -64,19 +65,18 @@ impl Idle {
     /// By who has pushed something, or has ended a search and seen that there is more: the member
     /// that the caller has to wake.
     pub(crate) fn call(&self) -> Option<usize> {
-        // Ordering: SeqCst, pairs with the fence of `announce`, and with the one of a call that
-        // comes after a search.
+        // Ordering: SeqCst, pairs with the fences of `announce` and of `end_search`; for the
+        // exchange it is the Release that `retract` acquires.
         fence(Ordering::SeqCst);
         // Ordering: Relaxed, the exchange tells whether it is still so.
         let mut seen = self.0.load(Ordering::Relaxed);
         while can_be_called(seen) {
             let member = seen.trailing_zeros();
-            // Ordering: Acquire, pairs with the Release of `announce`. Release, pairs with the
-            // Acquire of `retract`.
+            // Ordering: Relaxed, the fence is before it.
             match self.0.compare_exchange_weak(
                 seen,
                 seen & !(1 << member) | SEARCH,
-                Ordering::AcqRel,
+                Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => return Some(member as usize),

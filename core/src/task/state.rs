@@ -68,7 +68,7 @@
 //!  polled ───(15) pending, woke itself───► pushed again by its worker
 //!  polled ───(16) pending, not SCHEDULED─► not ACTIVE
 //!                 pending, SCHEDULED     → pushed again by its worker
-//!  polled ───(17) ready, panicked, aborted──► COMPLETE, released
+//!  polled ───(17) ready, panicked, aborted──► COMPLETE, released   (ACTIVE stays)
 //!  any ──────(18) abort──────────────────► ABORTED, and (13)
 //! ```
 //!
@@ -287,9 +287,9 @@ impl State {
 
     /// Transition 13. Whether the caller has the task now, and owes a push.
     pub(crate) fn activate(&self) -> Activated {
-        // Ordering: Release, pairs with the Acquire of `take_active` and `retire`: what the waker
-        // did before the wake is visible to the poll that answers it. Acquire, pairs with the
-        // Release of `retire`: whoever has the task now sees what its last poll did.
+        // Ordering: Release, pairs with the Acquire of `take_active`: what the waker did before the
+        // wake is visible to the poll that answers it. Acquire, pairs with the Release of `retire`:
+        // the links and marks that a push touches are as the last who had the task left them.
         Activated::from(Snapshot(self.0.fetch_or(ACTIVE | SCHEDULED, Ordering::AcqRel)))
     }
 
@@ -340,13 +340,13 @@ impl State {
 pub(crate) enum Activated {
     /// It was idle: the caller has it, and pushes it.
     Owed,
-    /// Somebody has it already, or it has ended.
+    /// Somebody has it already, or it has ended: who ended it had it.
     Nothing,
 }
 
 impl From<Snapshot> for Activated {
     fn from(before: Snapshot) -> Self {
-        if before.0 & (ACTIVE | COMPLETE) == 0 { Self::Owed } else { Self::Nothing }
+        if before.0 & ACTIVE == 0 { Self::Owed } else { Self::Nothing }
     }
 }
 
