@@ -105,7 +105,7 @@ fn both_sides_submit_after_the_end() {
 }
 
 /// A reactor with nothing in it but a notifier.
-struct Nothing(Arc<Bell>);
+pub(super) struct Nothing(Arc<Bell>);
 
 impl Reactor for Nothing {
     type Operation = Infallible;
@@ -141,7 +141,7 @@ impl Reactor for Nothing {
     }
 }
 
-struct Stopped;
+pub(super) struct Stopped;
 
 impl Clock for Stopped {
     fn now(&self) -> Instant {
@@ -149,7 +149,7 @@ impl Clock for Stopped {
     }
 }
 
-fn worker() -> Worker<Nothing, Stopped> {
+pub(super) fn worker() -> Worker<Nothing, Stopped> {
     Worker::new(Nothing(Bell::new()), Stopped, WorkerConfig::default().operations(0))
 }
 

@@ -15,6 +15,9 @@
 //! | `operations` | the table that stands alone: leaving with an owner that waits, or ends |
 //! | `hand_over` | submissions with a worker that parks, that is asked to stop, that ends |
 //! | `steal` | pushes and pops of a queue's owner with thieves of one, and of many into their own |
+//! | `stealable` | the same for stealable tasks: their state alone, in a worker, in a team of two |
+//! | `team` | who idles with who has work to share; joining, submissions and wakes with the end of members |
+//! | `storage` | the places of a storage: reserving with giving back |
 //!
 //! # How a fault shows
 //! - What is lost is waited for: a deadlock, which loom reports, or a spin that does not end.
@@ -90,6 +93,40 @@
 //! | end, `clear`: two at a time, or no second look | `hand_over::one_submits_at_the_end` |
 //! | end, `clear`: coming `AcqRel` → `Release`, `Relaxed`; leaving `Release` → `Relaxed`; staying `Acquire` → `Relaxed` | `hand_over::one_submits_at_the_end` |
 //! | end: the list of tasks is looked at for one that was never in it | `hand_over::both_sides_submit_after_the_end` |
+//! | stealable, `activate`: `AcqRel` → `Acquire`, `Release`, `Relaxed` | `stealable::one_wakes_twice` |
+//! | stealable, `activate`: what is owed, by an earlier load; what has ended is owed | `stealable::a_wake_meets_the_close` |
+//! | stealable, `activate`: without `SCHEDULED` | `stealable::one_wakes_twice` |
+//! | stealable, `activate_and_abort`: `AcqRel` → `Acquire`, `Relaxed`; without `SCHEDULED` | `stealable::an_abort_carries_what_came_before` |
+//! | stealable, `activate_and_abort`: `AcqRel` → `Release` | `stealable::an_abort_takes_what_is_idle` |
+//! | stealable, `take_active`: `Acquire` → `Relaxed`; by load and store; `SCHEDULED` stays | `stealable::one_wakes_twice` |
+//! | stealable: `take_active` after the poll | `stealable::one_wakes_what_waits` |
+//! | stealable, `retire`: `Release` → `Relaxed`; by load and store; does not look at `SCHEDULED` | `stealable::an_abort_takes_what_is_idle` |
+//! | stealable: what woke itself is retired | `stealable::both_poll_what_yields` |
+//! | stealable: any wake during a poll is taken for the polled task's own | `team::one_task_wakes_another` |
+//! | stealable: what ends stays in the register | `stealable::a_handle_leaves` |
+//! | stealable: a worker at its end still takes into its queue | `team::what_the_last_end_wakes_ends` |
+//! | idle: no fence in `announce` or in `call` | `team::what_is_pushed_is_found` |
+//! | idle: no fence in `end_search` | `team::what_is_pushed_during_a_search_is_found` |
+//! | idle, `announce`, `end_search`: by load and store | `team::marks_are_not_lost` |
+//! | idle, `retract`: `Acquire` → `Relaxed`; by load and store | `team::a_call_is_known_and_carries_what_it_is_for` |
+//! | idle, `call`: by load and store; one while somebody searches; without the mark of the search | `team::one_searches_at_a_time` |
+//! | idle, `end_search`: the mark stays | `team::one_searches_at_a_time` |
+//! | worker: no last look at the team's queues | `team::a_worker_that_parks_takes_over` |
+//! | team: who pushes does not call, or calls without telling | `team::a_member_that_parks_takes_over` |
+//! | team: no second look after a search | `team::the_end_of_a_search_calls_the_next` |
+//! | team: a member that was called, or leaves, does not end its search | `team::a_stopped_member_passes_the_call_on` |
+//! | team, `join`: the member is found before it knows its team | `team::one_submits_as_the_first_joins` |
+//! | team, `join`: the member is found after the register's lock is given up | `team::one_joins_as_the_last_leaves` |
+//! | team, `leave`: the queue is not emptied | `team::one_joins_as_the_last_leaves` |
+//! | team, `leave`: the `io` lane is not emptied | `team::what_the_end_itself_wakes_is_handed_on` |
+//! | team, `leave`: the last one cancels nothing, or not what is idle | `team::what_the_last_end_wakes_ends` |
+//! | team, `leave`: the last one also cancels what somebody has | `team::one_submits_at_the_end` |
+//! | team, `leave`: the last one counts no reference | `team::a_wake_meets_the_end_of_both` |
+//! | team, `hand_to_anybody`: what nobody is left for is forgotten | `team::one_submits_at_the_end` |
+//! | storage, `reserve`: `Acquire` → `Relaxed` | `storage::a_place_is_used_again` |
+//! | storage, `reserve`: by load and store | `storage::two_reserve_the_last_place` |
+//! | storage, giving back: `Release` → `Relaxed`; before the task is dropped | `storage::a_place_is_used_again` |
+//! | storage, giving back unused: `Release` → `Relaxed` | `storage::a_place_that_was_reserved_in_vain_is_used` |
 //!
 //! ## In the stealable queue
 //! | mutation | model that fails |
@@ -124,6 +161,8 @@
 //! - Loom lets a plain store come between the halves of another thread's read-modify-write, which
 //!   no machine does: `Park::set` is a swap under loom, for this.
 //! - Executions with more preemptions than the model's bound.
+//! - A call for help that comes late. Tasks that yield are put back without one: the next look at
+//!   the clock makes up for it, by a relaxed load that may be outdated, so no model can rely on it.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -136,11 +175,12 @@ use crate::reactor::Completion;
 use crate::service::context::{Identity, Ticking};
 use crate::service::home::{Delivery, Home};
 use crate::service::home_ref::HomeRef;
-use crate::service::join::{JoinHandle, task_of};
-use crate::service::waker;
+use crate::service::join::{JoinHandle, stealable_of, task_of};
+use crate::service::{stealable as stealable_tasks, waker};
 use crate::sync;
 use crate::task::TaskRef;
 use crate::task::state::State;
+use crate::team::Team;
 
 mod hand_over;
 #[allow(unsafe_code)]
@@ -152,7 +192,10 @@ mod operations;
 mod park;
 #[allow(unsafe_code)]
 mod steal;
+mod stealable;
+mod storage;
 mod task_state;
+mod team;
 
 /// Explores a model with at most so many preemptions in one execution.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -241,6 +284,13 @@ impl Bench {
         Self { home, bell, announcements: Tally::default() }
     }
 
+    /// One that is in a team.
+    fn in_team(team: &Team) -> Self {
+        let bench = Self::new(0);
+        team.take_in(&bench.home).expect("the team has room");
+        bench
+    }
+
     /// What other threads have of it.
     fn remote(&self) -> HomeRef {
         self.home.clone()
@@ -252,11 +302,23 @@ impl Bench {
         (task, handle)
     }
 
-    /// Ticks and parks until `ended`, which only what the worker itself does may bring about.
+    /// The worker is in a team.
+    fn spawn_stealable<F>(&self, future: F) -> (TaskRef, JoinHandle<F::Output>)
+    where
+        F: Future<Output: Send> + Send,
+    {
+        let (task, handle) = stealable_of(self.remote(), future);
+        self.home.take_in_and_queue_stealable(task);
+        (task, handle)
+    }
+
+    /// Ticks and parks until `ended`, which only what the worker itself does may bring about, or
+    /// until it is asked to stop.
     fn run_until(&self, ended: impl Fn() -> bool) {
         let home = &*self.home;
         let _ticking = Ticking::enter(home);
-        loop {
+        while !home.is_stopping() {
+            home.keep_up_with_team();
             match home.next_remote() {
                 Delivery::Task(task) => home.dispatch(task),
                 Delivery::Settled => {}
@@ -267,12 +329,17 @@ impl Bench {
                         home.dispatch(task);
                         continue;
                     }
+                    if home.steal() > 0 {
+                        continue;
+                    }
                     if ended() {
                         return;
                     }
                     self.announcements.add();
                     home.announce_park();
-                    if home.is_drained() {
+                    if home.could_steal() {
+                        loom::thread::yield_now();
+                    } else if home.is_drained() && !home.is_stopping() {
                         self.bell.wait();
                     }
                     home.resume();
@@ -317,6 +384,13 @@ fn waker_of(task: TaskRef) -> Waker {
     task.header().state.add_reference();
     // SAFETY: counted above.
     unsafe { waker::of(task) }
+}
+
+/// The same, of a stealable task.
+fn stealable_waker_of(task: TaskRef) -> Waker {
+    task.header().state.add_reference();
+    // SAFETY: counted above.
+    unsafe { stealable_tasks::waker_of(task) }
 }
 
 /// Polls a future that is not pinned.

@@ -59,6 +59,9 @@ pub struct TaskStorage<const BYTES: usize, const PLACES: usize = 1> {
 #[repr(C)]
 struct Memory<const BYTES: usize> {
     taken: AtomicU32,
+    /// Stands for the bytes, which are reached by pointers that loom knows nothing of. No more than
+    /// a name but under loom.
+    bytes: SharedCell<()>,
     cell: Aligned<BYTES>,
 }
 
@@ -73,7 +76,7 @@ impl<const BYTES: usize> Memory<BYTES> {
     const_but_under_loom! {
         const fn new() -> Self {
             let cell = Aligned(SharedCell::new(MaybeUninit::uninit()));
-            Self { taken: AtomicU32::new(VACANT), cell }
+            Self { taken: AtomicU32::new(VACANT), bytes: SharedCell::new(()), cell }
         }
     }
 }
@@ -188,17 +191,18 @@ impl<const BYTES: usize> Place<BYTES> {
                  must not ask for more"
             );
         };
-        let memory = ptr::from_ref(self.memory);
+        let memory = self.memory;
         core::mem::forget(self);
         let cell = TaskCell::new::<Placed>(future, state, home);
         // SAFETY: the cell's bytes are within the place, fit and are aligned, as asserted, and are
         // the holder's of the reservation, which goes over to the task. They are in a cell of
         // interior mutability, and the pointer may reach the whole place.
-        unsafe {
-            let task = memory.cast_mut().byte_add(CELL_OFFSET).cast::<TaskCell<F>>();
+        memory.bytes.with_mut(|_| unsafe {
+            let memory = ptr::from_ref(memory).cast_mut();
+            let task = memory.byte_add(CELL_OFFSET).cast::<TaskCell<F>>();
             task.write(cell);
             TaskRef::new(NonNull::new_unchecked(task).cast())
-        }
+        })
     }
 }
 
@@ -223,14 +227,18 @@ impl<F: Future> Placement<F> for Placed {
 }
 
 unsafe fn vacate<F: Future>(task: NonNull<Header>) {
+    let task = task.cast::<TaskCell<F>>();
     // SAFETY: `fill` made it, so the cell is in a place, at this offset from its beginning, and the
-    // pointer may reach the whole place; no reference to the task is left.
+    // pointer may reach the whole place, whose beginning is the same whatever its size; no
+    // reference to the task is left.
     unsafe {
-        task.cast::<TaskCell<F>>().as_ref().end_of_life();
-        task.cast::<TaskCell<F>>().drop_in_place();
-        let taken = task.byte_sub(CELL_OFFSET).cast::<AtomicU32>();
+        let memory = task.byte_sub(CELL_OFFSET).cast::<Memory<0>>().as_ref();
+        memory.bytes.with_mut(|_| {
+            task.as_ref().end_of_life();
+            task.drop_in_place();
+        });
         // Ordering: Release, pairs with the Acquire of the next reservation.
-        taken.as_ref().store(VACANT, Ordering::Release);
+        memory.taken.store(VACANT, Ordering::Release);
     }
 }
 
