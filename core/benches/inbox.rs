@@ -15,6 +15,8 @@
 //! - `step`: in `take`, the most items that one step of the consumer touched. It is counted, not
 //!   measured: how long the oldest item, and all else that the consumer does, waits for one take.
 
+mod common;
+
 use std::alloc::Layout;
 use std::collections::VecDeque;
 use std::hint::{black_box, spin_loop};
@@ -381,8 +383,7 @@ impl Runner {
 }
 
 fn main() {
-    // `cargo test` runs benches too, to see that they run.
-    let measures = std::env::args().any(|argument| argument == "--bench");
+    let measures = common::measures();
     let bare = std::env::args().any(|argument| argument == "--bare");
     let marks = if bare { Marks::Bare } else { Marks::Tasks };
     println!("{} bytes per node; ns per item, and (times ours)", Nodes::LAYOUT.size());
