@@ -192,9 +192,12 @@ mod operations;
 mod park;
 #[allow(unsafe_code)]
 mod steal;
+#[allow(unsafe_code)]
 mod stealable;
+#[allow(unsafe_code)]
 mod storage;
 mod task_state;
+#[allow(unsafe_code)]
 mod team;
 
 /// Explores a model with at most so many preemptions in one execution.
