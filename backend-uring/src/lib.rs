@@ -51,6 +51,7 @@
 //! binds it to its thread. A wake is one `write`. `readiness` makes none.
 
 mod builder;
+mod doubt;
 mod error;
 mod notifier;
 mod reactor;

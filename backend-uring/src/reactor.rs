@@ -16,6 +16,7 @@ use io_uring::IoUring;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
+use crate::doubt::{Doubt, Flag};
 use crate::notifier::Notifier;
 use crate::ring::{Event, Posts, Request, Ring};
 use crate::setup::{Mode, Rung};
@@ -75,6 +76,7 @@ pub struct UringReactor {
     /// Not empty only while the submission queue is full.
     cancels: VecDeque<Token>,
     wakes: Wakes,
+    doubt: Doubt,
     /// Operations that the kernel has taken since the last poll.
     armed: usize,
     /// Looks that go by before what is queued counts again: see [`PATIENCE`].
@@ -154,6 +156,7 @@ impl UringReactor {
             queued: VecDeque::with_capacity(ring.capacity()),
             cancels: VecDeque::with_capacity(ring.capacity()),
             wakes: Wakes::Answered,
+            doubt: Doubt::default(),
             armed: 0,
             patience: 0,
             ring,
@@ -285,6 +288,11 @@ impl UringReactor {
         }
     }
 
+    /// Whether the kernel says that it holds something back, and said so before for nothing.
+    fn is_in_doubt(&self) -> bool {
+        self.doubt.is_raised() && !self.ring.overflows()
+    }
+
     /// Whether there is a reason to enter the kernel.
     fn must_enter(&self, left: Left) -> bool {
         self.ring.queued() != 0
@@ -397,7 +405,8 @@ impl Reactor for UringReactor {
     }
 
     /// `Ready` when a request is queued, when the kernel holds something back, and when the
-    /// completion queue is not empty; else `Quiet`. Four loads, no system call.
+    /// completion queue is not empty; else `Quiet`. Four loads, no system call. If the kernel has
+    /// said so for nothing, time and again, `Unknown` until it has taken that back.
     ///
     /// A wake makes it `Ready` too, once the notifier is watched. While the kernel lacks the memory
     /// to take what is queued, only every 1000th look is `Ready` on account of it.
@@ -405,7 +414,11 @@ impl Reactor for UringReactor {
     fn readiness(&mut self) -> Readiness {
         let queued = self.ring.queued() != 0 && (self.patience == 0 || self.lose_patience());
         if queued || self.ring.holds_back() || self.ring.has_events() {
-            Readiness::Ready
+            if queued || self.ring.has_events() || !self.is_in_doubt() {
+                Readiness::Ready
+            } else {
+                Readiness::Unknown
+            }
         } else {
             Readiness::Quiet
         }
@@ -486,6 +499,8 @@ impl Reactor for UringReactor {
                 self.fetch()?;
             }
             let reaped = self.reap(found)?;
+            self.doubt
+                .learn(reaped.events, if self.ring.holds_back() { Flag::Up } else { Flag::Down });
             if left == Left::Nothing || reaped.reported > 0 || reaped.woken {
                 break;
             }
@@ -597,6 +612,32 @@ mod tests {
             let soon = reactor.clock.now() + Duration::from_millis(5);
             assert_eq!(poll(&mut reactor, Wait::Until(soon)), (0, vec![]));
             assert!(reactor.clock.now() >= soon);
+        });
+    }
+
+    #[test]
+    fn a_flag_that_is_up_for_nothing_keeps_nobody_from_waiting() {
+        in_each_mode(|mut reactor| {
+            is_heard(&mut reactor);
+            reactor.ring.stuck = true;
+            assert_eq!(reactor.readiness(), Readiness::Ready);
+            for _ in 0..2 {
+                assert_eq!(poll(&mut reactor, Wait::Never), (0, vec![]));
+            }
+            assert_eq!(reactor.readiness(), Readiness::Unknown);
+            let soon = reactor.clock.now() + Duration::from_millis(1);
+            assert_eq!(poll(&mut reactor, Wait::Until(soon)), (0, vec![]));
+            assert!(reactor.clock.now() >= soon);
+
+            // Something happens: the kernel takes its flag down.
+            let event = event();
+            reactor.submit(Token::new(1, 1), readable(&event)).unwrap();
+            assert_eq!(reactor.readiness(), Readiness::Ready, "what is queued is for a poll");
+            assert_eq!(poll(&mut reactor, Wait::Never), (1, vec![]));
+            raise(&event);
+            assert_eq!(poll(&mut reactor, Wait::Forever).1.len(), 1);
+            reactor.ring.stuck = false;
+            assert_eq!(reactor.readiness(), Readiness::Quiet);
         });
     }
 

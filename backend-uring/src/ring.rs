@@ -56,6 +56,8 @@ pub(crate) struct Ring {
     watches: bool,
     /// Where a queued [`Request::Timeout`] points; the kernel copies it when it takes the request.
     timeout: Box<Timespec>,
+    #[cfg(test)]
+    pub(crate) stuck: bool,
     owner: Owned,
 }
 
@@ -82,6 +84,8 @@ impl Ring {
             posts,
             watches: posts == Posts::AtAnyTime,
             timeout: Box::default(),
+            #[cfg(test)]
+            stuck: false,
             owner,
         }
     }
@@ -102,7 +106,26 @@ impl Ring {
     pub(crate) fn holds_back(&self) -> bool {
         // Ordering: Acquire, both, made by the crate; nothing is read on their account, an enter
         // follows.
-        self.submissions.taskrun() || self.submissions.cq_overflow()
+        self.submissions.taskrun() || self.submissions.cq_overflow() || self.is_stuck()
+    }
+
+    /// Whether the kernel keeps completions for which the queue had no room.
+    pub(crate) fn overflows(&self) -> bool {
+        // Ordering: as above.
+        self.submissions.cq_overflow()
+    }
+
+    /// As if the kernel had raised its flag for nothing, for a test: it does so too rarely.
+    #[cfg(test)]
+    fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+
+    #[cfg(not(test))]
+    #[inline]
+    #[allow(clippy::unused_self)] // in a test there is something to tell
+    fn is_stuck(&self) -> bool {
+        false
     }
 
     /// Whether there are completions to take.
