@@ -94,7 +94,7 @@
 //! | end, `clear`: coming `AcqRel` → `Release`, `Relaxed`; leaving `Release` → `Relaxed`; staying `Acquire` → `Relaxed` | `hand_over::one_submits_at_the_end` |
 //! | end: the list of tasks is looked at for one that was never in it | `hand_over::both_sides_submit_after_the_end` |
 //! | stealable, `activate`: `AcqRel` → `Acquire`, `Release`, `Relaxed` | `stealable::one_wakes_twice` |
-//! | stealable, `activate`: what is owed, by an earlier load; what has ended is owed | `stealable::a_wake_meets_the_close` |
+//! | stealable, `activate`: what is owed, by an earlier load; a push is owed though it is `ACTIVE` | `stealable::a_wake_meets_the_close` |
 //! | stealable, `activate`: without `SCHEDULED` | `stealable::one_wakes_twice` |
 //! | stealable, `activate_and_abort`: `AcqRel` → `Acquire`, `Relaxed`; without `SCHEDULED` | `stealable::an_abort_carries_what_came_before` |
 //! | stealable, `activate_and_abort`: `AcqRel` → `Release` | `stealable::an_abort_takes_what_is_idle` |

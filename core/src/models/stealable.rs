@@ -514,5 +514,5 @@ fn both_poll_what_yields() {
 
 #[test]
 fn deep_both_poll_what_yields() {
-    polled_by_both(2, 4);
+    polled_by_both(2, 3);
 }
