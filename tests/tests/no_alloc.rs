@@ -319,6 +319,7 @@ on_both_backends! {
     a_yield_allocates_nothing
     a_local_wake_allocates_nothing
     a_remote_wake_allocates_nothing
+    a_wake_of_a_stealable_task_allocates_nothing
     a_timer_allocates_nothing
     a_steal_allocates_nothing
     an_io_operation_allocates_nothing
@@ -443,6 +444,37 @@ fn a_remote_wake_allocates_nothing<R: Live>() {
         hand.until(|| polls.load(Ordering::SeqCst) > 500);
     });
     assert_eq!((count, waking.join().unwrap()), (0, 0));
+}
+
+fn a_wake_of_a_stealable_task_allocates_nothing<R: Live>() {
+    let Some(mut hand) = Hand::<R>::new() else { return };
+    hand.worker.join(&Team::new(1).unwrap()).unwrap();
+    let (slot, polls) = (WakerSlot::new(), Arc::new(AtomicUsize::new(0)));
+    let (leave, seen) = (slot.clone(), Arc::clone(&polls));
+    drop(hand.handle.spawn_stealable(poll_fn(move |context| -> Poll<()> {
+        leave.put(context.waker());
+        seen.fetch_add(1, Ordering::SeqCst);
+        Poll::Pending
+    })));
+    // By a running task, and from outside of a tick.
+    let wakes = slot.clone();
+    drop(hand.handle.spawn(async move {
+        loop {
+            yield_now().await;
+            wakes.get().wake();
+        }
+    }));
+    hand.worker.tick().unwrap();
+    hand.worker.tick().unwrap();
+    let before = polls.load(Ordering::SeqCst);
+    let count = allocations(|| {
+        for _ in 0..500 {
+            slot.get().wake();
+            hand.worker.tick().unwrap();
+        }
+    });
+    assert_eq!(count, 0);
+    assert!(polls.load(Ordering::SeqCst) - before >= 500);
 }
 
 fn a_timer_allocates_nothing<R: Live>() {

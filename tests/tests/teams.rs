@@ -357,7 +357,9 @@ fn tasks_that_came_through_the_inbox_and_yield_are_shared_at_the_next_look() {
     team[0].rig.borrow_mut().settle();
     let inner = Rc::clone(&team);
     let act = move || {
-        slots.iter().for_each(|slot| slot.take().wake());
+        for slot in &slots {
+            slot.take().wake();
+        }
         let mut rig = inner[0].rig.borrow_mut();
         rig.dispatches(2);
         assert_eq!(notifications(&[1]), [0], "there is one for the worker itself");
