@@ -333,8 +333,9 @@ impl<R: Reactor + 'static> Handle<R> {
     }
 
     /// Submits an operation to the reactor. The kernel has it after the reactor's next poll at the
-    /// latest, which comes as soon as what the last one found has been served: within
-    /// 3 × [`POLL_BATCH`](crate::POLL_BATCH) dispatches, and three where it found nothing.
+    /// latest, which comes as soon as what the last one found has been served, and timers that were
+    /// due with it: within 6 × [`POLL_BATCH`](crate::POLL_BATCH) + 3 dispatches, and three where
+    /// there was nothing.
     ///
     /// Allocates nothing. At most one system call, by the reactor.
     ///

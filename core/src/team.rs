@@ -127,6 +127,7 @@ impl Team {
     }
 
     /// Submits a stealable task: to a worker that idles, if there is one, or else to each in turn.
+    /// From inside a task of the team, to that task's own worker, which wakes one that idles.
     /// Any thread; one allocation, for future, header and output together. A system call only if
     /// the worker is parked.
     ///

@@ -110,8 +110,8 @@ pub enum Rest {
 pub struct Tick {
     /// How many tasks were polled, by lane.
     pub dispatches: Dispatches,
-    /// How many inbox entries were settled without a dispatch: cancels, wakes of tasks that were
-    /// queued already or had ended.
+    /// How many turns went by without a dispatch: inbox entries that were settled so (cancels, wakes
+    /// of tasks that were queued already or had ended), and polls after which there was no task.
     pub settled: u32,
     /// How often the reactor was polled.
     pub polls: u32,
@@ -181,6 +181,12 @@ enum Found {
 /// after at most 3 *m* dispatches and ⌈*m* / [`POLL_BATCH`](crate::POLL_BATCH)⌉ polls of the
 /// reactor, counted from when it becomes visible, however long the other lanes are. In the remote
 /// lane an entry of the inbox that is settled without a dispatch, as a cancel is, counts like one.
+///
+/// Timers and completions share the `io` lane, a batch of the one after a batch of the other. So a
+/// timer becomes visible at the look at the clock that finds it due, unless a batch or more of those
+/// that were due before it are still to be served: the *m*-th of them is dispatched after at most
+/// 3 (*m* + *c*) dispatches and a clock stride, where *c* are the completions that came between:
+/// at most a batch for each batch of timers.
 ///
 /// ```
 /// # #[cfg(feature = "testing")]
