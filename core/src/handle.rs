@@ -355,7 +355,15 @@ impl<R: Reactor + 'static> Handle<R> {
         // First of all, since it is what may panic.
         let mut reactor = self.driver.reactor.borrow_mut();
         // SAFETY: a handle does not leave the worker's thread.
-        let Some(token) = (unsafe { home.operations().allocate() }) else {
+        let mut vacant = unsafe { home.operations().allocate() };
+        if vacant.is_none() {
+            drop(reactor); // Cancels may have to be asked for.
+            home.reclaim();
+            reactor = self.driver.reactor.borrow_mut();
+            // SAFETY: as above.
+            vacant = unsafe { home.operations().allocate() };
+        }
+        let Some(token) = vacant else {
             let capacity = home.operations().capacity();
             return Err(SubmitError::Full { operation, capacity });
         };

@@ -1,10 +1,62 @@
-#![forbid(unsafe_code)]
 //! Without threads a worker has nobody to share its tasks with: what `stealable` and `slot_timer` do
-//! is nothing.
+//! is nothing. But without a thread's identity a future leaves its operation through the inbox, even
+//! on the worker's own side, and so its slot has to be looked for there when it is wanted.
 
-use crate::reactor::Token;
+use crate::inbox::Take;
+use crate::operation::Left;
+use crate::reactor::{POLL_BATCH, Token};
+use crate::run_queue::Fifo;
 use crate::service::home::Home;
+use crate::sync::const_but_under_loom;
 use crate::task::TaskRef;
+use crate::task::node::{Entry, Kind};
+
+/// Entries of the inbox that were taken before their turn: what stood before a slot that was wanted.
+/// They keep their turn, ahead of what is in the inbox still.
+pub(super) struct Early(Fifo<Entry>);
+
+impl Early {
+    const_but_under_loom! {
+        pub(super) const fn new() -> Self {
+            Self(Fifo::new())
+        }
+    }
+}
+
+/// The owner's part.
+impl Home {
+    #[inline]
+    pub(super) fn has_early(&self) -> bool {
+        !self.mine.early.0.is_empty()
+    }
+
+    pub(super) fn take_early(&self) -> Option<Entry> {
+        self.mine.early.0.pop()
+    }
+
+    /// Looks through the inbox, no further than a batch, for the slot of an operation that has ended
+    /// and that its future has left. On the way it asks for the cancels that are due.
+    pub(crate) fn reclaim(&self) {
+        for _ in 0..POLL_BATCH {
+            // SAFETY: the owner is the one consumer.
+            let Take::Item(entry) = (unsafe { self.inbox.take() }) else { return };
+            let node = entry.node();
+            // SAFETY: a node that was just taken is alive.
+            match unsafe { node.as_ref() }.kind() {
+                // SAFETY: alive, as above; it stands nowhere now, and nobody pushes it before its
+                // task's `SCHEDULED` is cleared, which it is when it is taken from here.
+                Kind::Task(_) => self.mine.early.0.push(unsafe { Entry::new(node) }),
+                Kind::Operation => {
+                    // SAFETY: only this worker's slots are pushed into its inbox.
+                    match unsafe { self.operations.take_routed(node) } {
+                        Left::Cancel(token) => _ = self.cancel_here(token),
+                        Left::Nothing => return,
+                    }
+                }
+            }
+        }
+    }
+}
 
 /// What a worker that is in a team keeps for itself.
 pub(super) struct Sharing;

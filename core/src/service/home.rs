@@ -14,7 +14,7 @@ use crate::park::{Owed, Park};
 use crate::reactor::{Completion, POLL_BATCH, Token};
 use crate::run_queue::Fifo;
 #[cfg(not(feature = "std"))]
-use crate::service::alone::Sharing;
+use crate::service::alone::{Early, Sharing};
 use crate::service::context::{self, Identity};
 #[cfg(feature = "std")]
 use crate::service::crew::Membership;
@@ -40,13 +40,13 @@ use crate::timers::{Expired, TimerQueue};
 
 /// The shared half of a worker.
 pub(crate) struct Home {
-    inbox: MpscQueue<Entry>,
+    pub(super) inbox: MpscQueue<Entry>,
     park: CachePadded<Park>,
     /// The owner's half: touched by the worker's thread alone.
     pub(super) mine: CachePadded<Mine>,
     pub(crate) counts: CachePadded<Counts>,
     notifier: Waker,
-    operations: Table,
+    pub(super) operations: Table,
     /// How many operations the kernel has.
     armed: AtomicUsize,
     stop: AtomicU32,
@@ -71,6 +71,8 @@ pub(super) struct Mine {
     slice: Slice,
     driver: Cell<Option<DriverHook>>,
     pub(super) sharing: Sharing,
+    #[cfg(not(feature = "std"))]
+    pub(super) early: Early,
 }
 
 /// Where a wake by the worker's own thread puts its task.
@@ -156,6 +158,8 @@ impl Home {
                 slice: Slice::new(),
                 driver: Cell::new(None),
                 sharing: Sharing::new(),
+                #[cfg(not(feature = "std"))]
+                early: Early::new(),
             }),
             counts: CachePadded::new(Counts::new()),
             notifier,
@@ -384,12 +388,24 @@ impl Home {
     #[inline]
     pub(crate) fn has_remote(&self) -> bool {
         // SAFETY: the owner is the one consumer.
-        unsafe { self.inbox.has_visible() }
+        self.has_early() || unsafe { self.inbox.has_visible() }
     }
 
     /// Whether the inbox is empty and no push is half done.
     pub(crate) fn is_drained(&self) -> bool {
-        self.inbox.is_drained()
+        !self.has_early() && self.inbox.is_drained()
+    }
+
+    /// The oldest entry of the inbox.
+    ///
+    /// # Safety
+    /// By the owner.
+    unsafe fn take_entry(&self) -> Take<Entry> {
+        match self.take_early() {
+            Some(entry) => Take::Item(entry),
+            // SAFETY: the owner is the one consumer.
+            None => unsafe { self.inbox.take() },
+        }
     }
 
     /// Whether a task waits in one of the worker's own lanes.
@@ -411,7 +427,7 @@ impl Home {
     /// Transition 6, and what concerns the operations.
     pub(crate) fn next_remote(&self) -> Delivery {
         // SAFETY: the owner is the one consumer.
-        let node = match unsafe { self.inbox.take() } {
+        let node = match unsafe { self.take_entry() } {
             Take::Item(entry) => entry.node(),
             Take::Empty => return Delivery::Empty,
             Take::Busy => return Delivery::Busy,
@@ -562,7 +578,7 @@ impl Home {
         unsafe { (hook.now)(hook.driver) }
     }
 
-    fn cancel_here(&self, token: Token) -> Cancel {
+    pub(super) fn cancel_here(&self, token: Token) -> Cancel {
         if self.cancels_timer(token) {
             return Cancel::Asked;
         }
@@ -599,6 +615,9 @@ impl Home {
         self.count_armed(|_| 0);
         let left = self.next_local().or_else(|| self.next_io());
         assert!(left.is_none(), "every task that the worker knew has ended");
+        while let Some(entry) = self.take_early() {
+            self.discard(entry.node());
+        }
         // From here on those who push clear away what they push.
         self.park.close();
         self.clear();

@@ -22,6 +22,7 @@
 //! | `stats` | what a worker counts |
 
 #[cfg(not(feature = "std"))]
+#[allow(unsafe_code)]
 mod alone;
 #[allow(unsafe_code)]
 pub(crate) mod context;

@@ -13,6 +13,7 @@ use crate::service::idle::Call;
 use crate::service::waker;
 use crate::sync::Cell;
 use crate::task::TaskRef;
+use crate::task::node::Entry;
 use crate::task::state::{Activated, Retired};
 
 /// A waker that stands for one of the task's references, as [`waker::of`] does of a pinned one.
@@ -174,6 +175,23 @@ impl Home {
             _ => false,
         }
     }
+}
+
+/// Where a thread knows its worker a future leaves its operation at once, and nothing is taken from
+/// the inbox before its turn.
+#[allow(clippy::unused_self)] // the shape of what is needed without
+impl Home {
+    #[inline]
+    pub(super) fn has_early(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(super) fn take_early(&self) -> Option<Entry> {
+        None
+    }
+
+    pub(crate) fn reclaim(&self) {}
 }
 
 /// The owner's part.
