@@ -27,6 +27,16 @@ fn ask<U>(what: impl FnOnce(&Home) -> U) -> U {
     )
 }
 
+/// The time on the clock of the worker that ticks on this thread.
+///
+/// # Panics
+/// If no worker ticks on this thread.
+#[must_use]
+#[track_caller]
+pub fn now() -> Instant {
+    ask(Home::now)
+}
+
 /// Spawns a pinned task on the worker that ticks on this thread, as
 /// [`Handle::spawn`](crate::Handle::spawn) does.
 ///
@@ -95,11 +105,11 @@ where
 /// If no worker ticks on this thread: its clock is the one that tells what now is.
 #[track_caller]
 pub fn sleep(span: Duration) -> StealableSleep {
-    sleep_until(ask(Home::now) + span)
+    sleep_until(now() + span)
 }
 
 /// A future that is ready at this time, at the earliest, and may move from worker to worker: see
-/// [`StealableSleep`].
+/// [`StealableSleep`]. The time is one of the worker's clock, as [`now`] tells it.
 pub fn sleep_until(deadline: Instant) -> StealableSleep {
     StealableSleep { deadline, stage: Stage::Unset }
 }
@@ -288,7 +298,7 @@ pub fn interval(period: Duration) -> Result<StealableInterval, ZeroPeriod> {
     if period.is_zero() {
         return Err(ZeroPeriod);
     }
-    let next = ask(Home::now) + period;
+    let next = now() + period;
     Ok(StealableInterval { sleep: sleep_until(next), period, missed: MissedTicks::default() })
 }
 
@@ -318,7 +328,7 @@ impl StealableInterval {
     pub async fn tick(&mut self) -> Result<Instant, SleepError> {
         (&mut self.sleep).await?;
         let due = self.sleep.deadline();
-        self.sleep = sleep_until(self.missed.next(due, ask(Home::now), self.period));
+        self.sleep = sleep_until(self.missed.next(due, now(), self.period));
         Ok(due)
     }
 }

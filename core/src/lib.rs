@@ -140,7 +140,7 @@ mod worker_storage;
 
 #[cfg(feature = "std")]
 pub use current::{
-    SleepError, StealableInterval, StealableSleep, TimeoutError, interval, sleep, sleep_until,
+    SleepError, StealableInterval, StealableSleep, TimeoutError, interval, now, sleep, sleep_until,
     spawn, spawn_stealable, timeout,
 };
 pub use handle::{Handle, Remote, SubmitError, WorkerTimers};

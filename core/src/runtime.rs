@@ -110,7 +110,8 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for StopError<E> {}
 /// # let make_reactor = || Ok::<_, Never>(SimReactor::new(&VirtualClock::new()).waits_for_real());
 /// let worker = WorkerThread::start(ThreadConfig::default(), make_reactor)?;
 /// let task = worker.remote().spawn(async { 6 * 7 });
-/// # while !task.is_finished() { std::thread::yield_now() }
+/// assert_eq!(task.wait_within(Duration::from_secs(1)).unwrap()?, 42);
+/// // What has not ended is cancelled.
 /// worker.stop_within(Duration::from_secs(2))?;
 /// # Ok(())
 /// # }

@@ -23,6 +23,10 @@ use crate::service::stealable::JoinTeamError;
 /// that it was spawned to, and can't be stolen from there: that worker dispatches it in its remote
 /// lane's turn.
 ///
+/// A [`Handle`](crate::Handle) stays on its worker's thread, so a stealable task has none. For I/O it
+/// asks a worker, by a [`Remote`](crate::Remote) that it takes along: `remote.spawn_with(|handle|
+/// async move { … })`. For time there are [`sleep`](crate::sleep) and its like.
+///
 /// A worker that ends leaves its stealable tasks to the others. The last one ends them.
 ///
 /// ```

@@ -66,11 +66,12 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for TeamStartError<E> {}
 /// # impl std::error::Error for Never {}
 /// # #[cfg(feature = "testing")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let make_reactor = |_| Ok::<_, Never>(SimReactor::new(&VirtualClock::new()).waits_for_real());
+/// # let new_reactor = || Ok::<_, Never>(SimReactor::new(&VirtualClock::new()).waits_for_real());
 /// let config = TeamConfig { workers: 2, ..TeamConfig::default() };
-/// let team = TeamThreads::start(&config, make_reactor)?;
+/// let team = TeamThreads::start(&config, move |_worker| new_reactor())?; // `EpollReactor::new()`, say
 /// let task = team.spawn(async { 6 * 7 })?;
-/// # while !task.is_finished() { std::thread::yield_now() }
+/// assert_eq!(task.wait_within(Duration::from_secs(1)).unwrap()?, 42);
+/// // What has not ended is cancelled.
 /// team.stop_within(Duration::from_secs(2))?;
 /// # Ok(())
 /// # }

@@ -43,7 +43,8 @@ pub struct WorkerConfig {
 impl WorkerConfig {
     /// How many operations may be in flight at once: 4096 unless said. The room is allocated when
     /// the worker is made, about 100 bytes for each. Below 2^32 - 1, or making the worker panics.
-    /// A worker in a static has as many as its [`WorkerStorage`] says.
+    /// A worker in a static has as many as its [`WorkerStorage`] says. With `std` the timers of
+    /// [`sleep`](crate::sleep) and its like are among them; those of a [`Handle`] are not.
     #[cfg(feature = "alloc")]
     #[must_use]
     pub fn operations(self, operations: usize) -> Self {

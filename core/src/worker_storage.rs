@@ -135,7 +135,8 @@ pub struct StorageTaken<R, C> {
 
 impl<R, C> fmt::Debug for StorageTaken<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StorageTaken").finish_non_exhaustive()
+        // What `unwrap` shows.
+        write!(f, "StorageTaken: {self}")
     }
 }
 

@@ -121,10 +121,10 @@ fn what_was_taken_early_is_dropped_with_the_worker() {
         drop(in_flight);
         assert!(handle.submit(SimOperation::Event(0)).is_err());
         remote.stop();
-        late
+        [late]
     });
     while worker.tick().unwrap().rest != Rest::Stopped {}
     drop(worker);
-    let late = output(task);
+    let [late] = output(task);
     assert!(late.is_finished(), "it was dropped");
 }

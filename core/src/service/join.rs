@@ -6,7 +6,19 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::pin::Pin;
 use core::ptr::NonNull;
+#[cfg(feature = "std")]
+use core::task::Waker;
 use core::task::{Context, Poll};
+#[cfg(feature = "std")]
+use core::time::Duration;
+#[cfg(feature = "std")]
+use std::sync::Arc;
+#[cfg(feature = "std")]
+use std::task::Wake;
+#[cfg(feature = "std")]
+use std::thread::{self, Thread};
+#[cfg(feature = "std")]
+use std::time::Instant;
 
 use crate::service::home::{Home, drop_reference};
 use crate::service::home_ref::HomeRef;
@@ -83,6 +95,57 @@ impl<T> JoinHandle<T> {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.task.header().state.load().is_complete()
+    }
+}
+
+#[cfg(feature = "std")]
+impl<T> JoinHandle<T> {
+    /// Waits until the task has ended, on a thread that runs no worker, at most so long: it blocks
+    /// the thread. Inside a task, await the handle instead.
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")]
+    /// # fn main() -> Result<(), evenkeel::testing::SimError> {
+    /// # use evenkeel::testing::{SimReactor, VirtualClock};
+    /// # use evenkeel::{Worker, WorkerConfig};
+    /// use std::time::Duration;
+    ///
+    /// # let clock = VirtualClock::new();
+    /// # let mut worker = Worker::new(SimReactor::new(&clock), clock, WorkerConfig::default());
+    /// let task = worker.remote().spawn(async { 6 * 7 });
+    /// let waits = std::thread::spawn(move || task.wait_within(Duration::from_secs(5)));
+    /// # while worker.tick()?.dispatches.total() == 0 {}
+    /// assert_eq!(waits.join().unwrap().unwrap().unwrap(), 42);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "testing"))]
+    /// # fn main() {}
+    /// ```
+    ///
+    /// # Errors
+    /// The handle comes back if the task has not ended in time.
+    pub fn wait_within(mut self, bound: Duration) -> Result<Result<T, JoinError>, Self> {
+        /// Wakes a thread that waits.
+        struct Unpark(Thread);
+
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let context = &mut Context::from_waker(&waker);
+        let begun = Instant::now();
+        loop {
+            if let Poll::Ready(output) = Pin::new(&mut self).poll(context) {
+                return Ok(output);
+            }
+            match bound.checked_sub(begun.elapsed()) {
+                Some(left) if !left.is_zero() => thread::park_timeout(left),
+                _ => return Err(self),
+            }
+        }
     }
 }
 
