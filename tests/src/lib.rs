@@ -87,14 +87,14 @@ struct Readme;
 ///
 /// A future that can't be sent, submitted from outside or for others to steal:
 ///
-/// ```compile_fail,E0277
+/// ```compile_fail
 /// # use evenkeel::{Remote, testing::SimReactor};
 /// fn submit(remote: &Remote<SimReactor>, mine: std::rc::Rc<u8>) {
 ///     drop(remote.spawn(async move { *mine }));
 /// }
 /// ```
 ///
-/// ```compile_fail,E0277
+/// ```compile_fail
 /// # use evenkeel::{Handle, testing::SimReactor};
 /// fn spawn(handle: &Handle<SimReactor>, mine: std::rc::Rc<u8>) {
 ///     drop(handle.spawn_stealable(async move { *mine }));
