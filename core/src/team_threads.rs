@@ -144,7 +144,13 @@ where
         let end = Instant::now() + bound;
         self.remotes().for_each(Remote::stop);
         let stop = |thread: WorkerThread<R>| {
-            thread.stop_within(end.saturating_duration_since(Instant::now()))
+            thread.stop_within(end.saturating_duration_since(Instant::now())).map_err(|error| {
+                // What is said is the bound that was given, not what others have left of it.
+                match error {
+                    StopError::TimedOut(_) => StopError::TimedOut(bound),
+                    error => error,
+                }
+            })
         };
         let results: Vec<_> = self.threads.into_iter().map(stop).collect();
         results.into_iter().collect()

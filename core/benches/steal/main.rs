@@ -22,6 +22,9 @@ use std::thread;
 use std::time::Instant;
 use std::{array, env};
 
+#[allow(dead_code)] // each bench takes what it needs of it
+#[path = "../common/mod.rs"]
+mod common;
 mod contenders;
 mod losers;
 
@@ -263,7 +266,7 @@ fn main() {
             continue;
         }
         let mut rounds: [Vec<f64>; 6] = array::from_fn(|_| Vec::new());
-        for _ in 0..ROUNDS {
+        for _ in 0..if common::measures() { ROUNDS } else { 1 } {
             for (figures, (_, scenarios)) in rounds.iter_mut().zip(&contenders) {
                 figures.push(scenarios[nth](&pool));
             }
