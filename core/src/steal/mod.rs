@@ -95,13 +95,12 @@
 //! | steal one | 2.80 | 3.21 (1.15) | 7.22 (2.59) | 5.34 (1.91) | 6.85 (2.44) | 4.80 (1.71) |
 //! | steal many | 0.73 | 0.79 (1.07) | 1.39 (1.89) | 3.21 (4.36) | 1.10 (1.50) | 1.67 (2.27) |
 //! | steal many and pop them | 1.66 | 3.37 (2.04) | 2.66 (1.61) | 3.42 (2.04) | 4.93 (2.98) | 6.07 (3.67) |
-//! | an owner and a thief of one | 25 | 81 (1.44) | 7 (0.23) | 38 (1.16) | 120 (1.43) | 164 (4.76) |
-//! | an owner and a thief of many | 28 | 37 (1.33) | 14 (0.51) | 33 (1.17) | 34 (1.23) | 125 (4.30) |
+//! | an owner and a thief of one | 43 | 58 (1.36) | 15 (0.35) | 36 (0.86) | 58 (1.31) | 76 (2.01) |
+//! | an owner and a thief of many | 28 | 36 (1.28) | 15 (0.53) | 30 (1.09) | 35 (1.22) | 74 (2.48) |
 //!
-//! The last two, whose thief never rests, were taken while other programs ran and vary by as much
-//! as the difference to `crossbeam-deque`: it was ahead of this by 1.03 in one run. The thief of
-//! one got 42 % of the items here, 38 % from the ring, 2 % from `BWoS`, 30 % from
-//! `crossbeam-deque`.
+//! In the last two the thief never rests, on the other core; how the two meet varies from run to
+//! run by a third. The thief of one got 59 % of the items here, 68 % from the ring, 3 % from `BWoS`,
+//! 34 % from `crossbeam-deque`: what costs time there is what is stolen.
 //!
 //! The algorithms that lost, both in `benches/steal/losers`:
 //! - *The bounded ring* in the manner of Go, whose owner moves `front` on by a compare-and-swap at
