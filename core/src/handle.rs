@@ -552,10 +552,21 @@ mod on_descriptors {
 ///
 /// It may outlive its worker. A running worker costs its caller no system call; one that is parked
 /// costs the first caller one.
+///
+/// It is for the very type of reactor that the worker has, not for a subtype or a supertype:
+///
+/// ```compile_fail
+/// use evenkeel::Remote;
+///
+/// fn longer<'a>(remote: Remote<&'static str>) -> Remote<&'a str> {
+///     remote
+/// }
+/// ```
 pub struct Remote<R> {
     home: HomeRef,
-    /// Only asked for by type.
-    reactor: PhantomData<fn() -> R>,
+    /// Only asked for by type, and for none but the worker's own: not even one that is longer- or
+    /// shorter-lived.
+    reactor: PhantomData<fn(R) -> R>,
 }
 
 impl<R> Clone for Remote<R> {

@@ -266,6 +266,12 @@ impl Table {
         self.slots.len()
     }
 
+    /// The slot that a token names, whatever its tenant; none if there is no such slot.
+    #[cfg(feature = "std")]
+    pub(crate) fn find(&self, token: Token) -> Option<&Slot> {
+        self.slots.get(token.index())
+    }
+
     /// The slot of an operation.
     #[cfg(feature = "std")]
     pub(crate) fn slot(&self, token: Token) -> &Slot {

@@ -1,4 +1,3 @@
-#![forbid(unsafe_code)]
 //! The worker: the run loop of one thread, or of one bare-metal core.
 
 #[cfg(feature = "alloc")]
@@ -71,11 +70,18 @@ impl WorkerConfig {
     ///     # let active = || 0;
     ///     1 + active() // `cortex_m::peripheral::SCB::vect_active` tells it
     /// }
-    /// let config = WorkerConfig::default().context(context);
+    /// // SAFETY: there is one core, and each of its handlers has a number of its own.
+    /// let config = unsafe { WorkerConfig::default().context(context) };
     /// # let _ = config;
     /// ```
+    ///
+    /// # Safety
+    /// No two contexts that may run at the same time, or of which one may interrupt the other, are
+    /// given the same name, and none is 0: see [`ContextHook`]. By the name a wake takes itself to
+    /// be the worker's own, and touches what only the worker may.
+    #[allow(unsafe_code)] // it is only stored here
     #[must_use]
-    pub fn context(self, hook: ContextHook) -> Self {
+    pub unsafe fn context(self, hook: ContextHook) -> Self {
         Self { context: Some(hook), ..self }
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use evenkeel::testing::{SimError, SimReactor, VirtualClock};
 use evenkeel::timers::MissedTicks;
 use evenkeel::{
-    JoinHandle, Rest, SleepError, StealableSleep, Team, TimeoutError, Wait, Worker, WorkerConfig,
-    interval, sleep, sleep_until, timeout, yield_now,
+    Completion, JoinHandle, Rest, SleepError, StealableSleep, Team, TimeoutError, Token, Wait,
+    Worker, WorkerConfig, interval, sleep, sleep_until, timeout, yield_now,
 };
 
 type SimWorker = Worker<SimReactor, VirtualClock>;
@@ -213,6 +213,22 @@ fn a_task_that_was_stolen_is_woken_where_it_set_its_timer() {
     assert_eq!(one.tick().unwrap().timers, 0);
     assert_eq!(other.tick().unwrap().timers, 1);
     run(&mut other, task);
+}
+
+#[test]
+fn a_reactor_has_nothing_to_say_of_a_timer() {
+    let clock = VirtualClock::new();
+    let reactor = SimReactor::new(&clock);
+    let sim = reactor.control();
+    let config = WorkerConfig::default().operations(1);
+    let mut worker = Worker::new(reactor, clock.clone(), config);
+    let sleep = set_on(&mut worker, MILLI);
+    sim.report(Completion { token: Token::new(0, 0), result: 0 });
+    idle(&mut worker);
+    let task = worker.handle().spawn(sleep);
+    idle(&mut worker);
+    assert!(!task.is_finished(), "it would be early, and its slot somebody else's");
+    assert_eq!(run(&mut worker, task), Ok(()));
 }
 
 #[test]

@@ -140,7 +140,10 @@ impl Operations {
         if self.held_back.get().is_some() {
             return None;
         }
-        self.held_back.set(self.take_cancel(Until::Vacant));
+        // Only if there is one: giving a slot back drops a waker, which may have come here before.
+        if let Some(token) = self.take_cancel(Until::Vacant) {
+            self.held_back.set(Some(token));
+        }
         // SAFETY: by the owner.
         unsafe { self.hub.table.allocate() }
     }

@@ -98,6 +98,11 @@ impl Home {
     }
 
     /// There is nobody to whom a future could move, so no timer stands in a slot.
+    pub(super) fn is_timer(&self, _: Token) -> bool {
+        false
+    }
+
+    /// As above.
     pub(crate) fn cancels_timer(&self, _: Token) -> bool {
         false
     }

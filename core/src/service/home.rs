@@ -512,6 +512,9 @@ impl Home {
     /// Gives a completion to its operation, and wakes who waits for it into the `io` lane. Whether
     /// there was one.
     pub(crate) fn complete(&self, completion: Completion) -> bool {
+        if self.is_timer(completion.token) {
+            return false;
+        }
         // SAFETY: by the owner.
         match unsafe { self.operations.complete(completion.token, completion.result) } {
             Completed::Stale => false,

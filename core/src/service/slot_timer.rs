@@ -42,6 +42,11 @@ impl Home {
         Set::Waits(unsafe { InFlight::new(HomeRef::of(self), token) })
     }
 
+    /// Whether a token is that of a timer which has not fired: no reactor has anything to say of it.
+    pub(super) fn is_timer(&self, token: Token) -> bool {
+        self.operations().find(token).is_some_and(|slot| slot.alarm().is_set())
+    }
+
     /// Ends an operation that is a timer and has not fired. Whether it is one.
     pub(crate) fn cancels_timer(&self, token: Token) -> bool {
         let alarm = self.operations().slot(token).alarm();

@@ -96,6 +96,23 @@ pub enum Haul {
 /// fn shared(_: impl Sync) {}
 /// shared(StealQueue::<Here, 2>::new());
 /// ```
+///
+/// A queue of longer-lived items is none of shorter-lived ones:
+///
+/// ```compile_fail
+/// use evenkeel::steal::StealQueue;
+/// # use core::ptr::NonNull;
+/// # use evenkeel::link::{Link, Linked};
+/// # struct Lent<'a>(&'a mut Link);
+/// # unsafe impl Linked for Lent<'_> {
+/// #     fn into_link(self) -> NonNull<Link> { NonNull::from(self.0) }
+/// #     unsafe fn from_link(mut link: NonNull<Link>) -> Self { Self(unsafe { link.as_mut() }) }
+/// # }
+///
+/// fn shorter<'a>(queue: &'a StealQueue<Lent<'static>, 4>) -> &'a StealQueue<Lent<'a>, 4> {
+///     queue
+/// }
+/// ```
 pub struct StealQueue<T: Linked, const CAPACITY: usize> {
     /// The number of the oldest item that nobody has yet: who moves it on has what it passes.
     /// Thieves and the owner meet here, so it has a cache line of its own.
@@ -105,7 +122,8 @@ pub struct StealQueue<T: Linked, const CAPACITY: usize> {
     own: CachePadded<Own>,
     claimed: AtomicU32,
     ring: [AtomicPtr<Link>; CAPACITY],
-    items: PhantomData<T>,
+    /// Items go in and come out: a queue of longer-lived ones is none of shorter-lived ones.
+    items: PhantomData<fn(T) -> T>,
 }
 
 /// What only the owner touches.

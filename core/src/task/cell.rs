@@ -281,10 +281,39 @@ fn catch<T>(run: impl FnOnce() -> T) -> Result<T, JoinError> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(JoinError::Panicked)
 }
 
-/// Runs what a user wrote. Without std a panic does not return; under loom it says that a model
-/// has failed, and must not be caught.
-#[cfg(any(not(feature = "std"), loom))]
+/// Runs what a user wrote. Without std a panic can't be caught, and must not unwind into the worker
+/// either: where it would, which is in a program that has std although this crate has not, it ends
+/// the program.
+#[cfg(not(feature = "std"))]
 #[allow(clippy::unnecessary_wraps)] // one shape with and without std
 fn catch<T>(run: impl FnOnce() -> T) -> Result<T, JoinError> {
+    /// A panic in the midst of another aborts.
+    struct Abort;
+
+    impl Drop for Abort {
+        fn drop(&mut self) {
+            panic!("a task panicked, and without the feature `std` that can't be caught");
+        }
+    }
+
+    let abort = Abort;
+    let value = run();
+    mem::forget(abort);
+    Ok(value)
+}
+
+/// Runs what a user wrote. Under loom a panic says that a model has failed, and must not be caught.
+#[cfg(all(feature = "std", loom))]
+#[allow(clippy::unnecessary_wraps)] // one shape with and without loom
+fn catch<T>(run: impl FnOnce() -> T) -> Result<T, JoinError> {
     Ok(run())
+}
+
+/// Drops a task in its place. What is left in it may be anybody's, too.
+///
+/// # Safety
+/// As [`ptr::drop_in_place`].
+pub(crate) unsafe fn drop_in_place<F: Future>(task: NonNull<TaskCell<F>>) {
+    // SAFETY: passed on to the caller.
+    discard(catch(|| unsafe { task.drop_in_place() }));
 }

@@ -6,7 +6,7 @@ use core::mem::{MaybeUninit, offset_of};
 use core::ptr::{self, NonNull};
 
 use crate::sync::{AtomicU32, Ordering, SharedCell, const_but_under_loom};
-use crate::task::cell::{Free, Placement, TaskCell};
+use crate::task::cell::{self, Free, Placement, TaskCell};
 use crate::task::header::{Header, TaskRef};
 use crate::task::state::State;
 
@@ -235,7 +235,7 @@ unsafe fn vacate<F: Future>(task: NonNull<Header>) {
         let memory = task.byte_sub(CELL_OFFSET).cast::<Memory<0>>().as_ref();
         memory.bytes.with_mut(|_| {
             task.as_ref().end_of_life();
-            task.drop_in_place();
+            cell::drop_in_place(task);
         });
         // Ordering: Release, pairs with the Acquire of the next reservation.
         memory.taken.store(VACANT, Ordering::Release);

@@ -29,7 +29,8 @@ fn main() -> ! {
     clock::start(peripherals.SYST);
     uart::start();
 
-    let config = WorkerConfig::default().context(context);
+    // SAFETY: there is one core, and each of its handlers has a number of its own.
+    let config = unsafe { WorkerConfig::default().context(context) };
     let Ok(mut worker) = Worker::new_in(&WORKER, Board::new(), SysTickClock, config) else {
         panic!("the storage serves this worker alone")
     };

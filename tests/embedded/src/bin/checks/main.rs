@@ -74,8 +74,11 @@ fn run<F: Future<Output = ()> + 'static, const BYTES: usize>(
     place: Place<BYTES>,
     task: impl FnOnce(Handle<Board>, Remote<Board>) -> F,
 ) {
-    let config =
-        hook.map_or_else(WorkerConfig::default, |hook| WorkerConfig::default().context(hook));
+    let config = match hook {
+        // SAFETY: it is this board's `context`, and the board has one core.
+        Some(hook) => unsafe { WorkerConfig::default().context(hook) },
+        None => WorkerConfig::default(),
+    };
     let mut worker = Worker::new_in(storage, Board::new(), SysTickClock, config)
         .unwrap_or_else(|taken| panic!("{taken}"));
     let again = Worker::new_in(storage, Board::new(), SysTickClock, config);
