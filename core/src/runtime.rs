@@ -173,8 +173,9 @@ where
                 Err(error) => return drop(started.send(Err(error))),
             };
             let mut worker = Worker::new(reactor, MonotonicClock::new(), config.worker);
-            if let Some(team) = team {
-                worker.join(&team).expect("the team was made with room for this worker");
+            // It has room for this worker, unless it came so late that the others have left.
+            if team.is_some_and(|team| worker.join(&team).is_err()) {
+                return;
             }
             if started.send(Ok(worker.remote())).is_err() {
                 return; // Nobody waits for it any more.

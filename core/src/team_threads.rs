@@ -141,10 +141,10 @@ where
     /// # Errors
     /// The first worker's that did not end well; the others have been waited for all the same.
     pub fn stop_within(self, bound: Duration) -> Result<(), StopError<R::Error>> {
-        let end = Instant::now() + bound;
+        let begun = Instant::now();
         self.remotes().for_each(Remote::stop);
         let stop = |thread: WorkerThread<R>| {
-            thread.stop_within(end.saturating_duration_since(Instant::now())).map_err(|error| {
+            thread.stop_within(bound.saturating_sub(begun.elapsed())).map_err(|error| {
                 // What is said is the bound that was given, not what others have left of it.
                 match error {
                     StopError::TimedOut(_) => StopError::TimedOut(bound),

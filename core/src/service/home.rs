@@ -71,6 +71,10 @@ pub(super) struct Mine {
     slice: Slice,
     driver: Cell<Option<DriverHook>>,
     pub(super) sharing: Sharing,
+    /// Where this is, as the `Arc` knows it that it is in, or null: a reference to it may not reach
+    /// the counts.
+    #[cfg(feature = "std")]
+    counted: Cell<*const Home>,
     #[cfg(not(feature = "std"))]
     pub(super) early: Early,
 }
@@ -137,7 +141,10 @@ impl Home {
     #[cfg(feature = "alloc")]
     pub(crate) fn counted(notifier: Waker, operations: usize, identity: Identity) -> HomeRef {
         let slots = Slots::boxed(operations);
-        HomeRef::Counted(Arc::new(Self::new(notifier, slots, identity, Residence::Counted)))
+        let home = Arc::new(Self::new(notifier, slots, identity, Residence::Counted));
+        #[cfg(feature = "std")]
+        home.mine.counted.set(Arc::as_ptr(&home));
+        HomeRef::Counted(home)
     }
 
     /// One for a static.
@@ -158,6 +165,8 @@ impl Home {
                 slice: Slice::new(),
                 driver: Cell::new(None),
                 sharing: Sharing::new(),
+                #[cfg(feature = "std")]
+                counted: Cell::new(core::ptr::null()),
                 #[cfg(not(feature = "std"))]
                 early: Early::new(),
             }),
@@ -570,7 +579,10 @@ impl Home {
     /// One more reference to this.
     #[cfg(feature = "std")]
     pub(crate) fn reference(&self) -> HomeRef {
-        HomeRef::of(self)
+        let counted = self.mine.counted.get();
+        let home = if counted.is_null() { core::ptr::from_ref(self) } else { counted };
+        // SAFETY: the pointer of its `Arc`, or if it is in none the address of its static.
+        unsafe { HomeRef::of(home) }
     }
 
     /// The time on the worker's clock.

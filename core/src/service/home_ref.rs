@@ -21,17 +21,18 @@ pub(crate) enum Residence {
 pub(crate) type HomeRef = Lasting<Home>;
 
 impl HomeRef {
-    /// One more reference to a shared half, for who reaches it otherwise.
+    /// One more reference to a shared half.
+    ///
+    /// # Safety
+    /// It is alive, and the pointer is one to the static that it is in, or that of its `Arc`.
     #[cfg(feature = "std")]
-    pub(crate) fn of(home: &Home) -> Self {
-        // SAFETY: a home is alive while it is borrowed. One whose residence is `Static` was made in
-        // a static, one whose residence is `Counted` in an `Arc`; the count that `from_raw` takes
-        // over is added before.
+    pub(crate) unsafe fn of(home: *const Home) -> Self {
+        // SAFETY: passed on to the caller; the count that `from_raw` takes over is added before.
         unsafe {
-            if home.residence() == Residence::Counted {
+            if (*home).residence() == Residence::Counted {
                 Arc::increment_strong_count(home);
             }
-            Self::from_raw(NonNull::from(home).cast())
+            Self::from_raw(NonNull::new_unchecked(home.cast_mut()).cast())
         }
     }
 

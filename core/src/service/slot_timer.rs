@@ -10,7 +10,6 @@ use crate::operation::Slot;
 use crate::reactor::{Completion, Token};
 use crate::service::context;
 use crate::service::home::Home;
-use crate::service::home_ref::HomeRef;
 use crate::service::in_flight::InFlight;
 use crate::time::Instant;
 
@@ -39,7 +38,7 @@ impl Home {
         // was vacant again; it stays where it is as long as this home, which has the queue.
         unsafe { slot.alarm().set(self.timers(), deadline, waker_of(slot)) };
         // SAFETY: just allocated.
-        Set::Waits(unsafe { InFlight::new(HomeRef::of(self), token) })
+        Set::Waits(unsafe { InFlight::new(self.reference(), token) })
     }
 
     /// Whether a token is that of a timer which has not fired: no reactor has anything to say of it.

@@ -7,7 +7,7 @@
 //! | `header` | what every task carries, whatever its future |
 //! | `list` | tasks in a list, from which each can be taken |
 //! | `cell` | header, future and output in one place |
-//! | `storage` | places for them in a static |
+//! | `storage`, `misfit` | places for them in a static; why one does not fit |
 //! | `runnable` | a task without a worker |
 //! | `yield_now` | the future that gives way once |
 //!
@@ -18,6 +18,7 @@ pub(crate) mod cell;
 #[allow(unsafe_code)]
 pub(crate) mod header;
 pub(crate) mod list;
+mod misfit;
 #[allow(unsafe_code)]
 pub(crate) mod node;
 #[allow(unsafe_code)]

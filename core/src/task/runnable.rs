@@ -85,6 +85,70 @@ impl Runnable {
         Self(place.fill(future, State::spawned_alone(), home_of(schedule)))
     }
 
+    /// Makes a task in a place that was reserved for it, of a future that can't be sent, as one with
+    /// a [`Sleep`](crate::timers::Sleep) in it. Allocates nothing.
+    ///
+    /// ```
+    /// use core::cell::Cell;
+    /// use core::task::Waker;
+    /// use core::time::Duration;
+    /// use evenkeel::inbox::{MpscQueue, Take};
+    /// use evenkeel::task::Runnable;
+    /// use evenkeel::timers::{Timed, TimerQueue, Timers};
+    /// use evenkeel::{Clock, Instant, TaskStorage};
+    ///
+    /// struct Millis(Cell<u64>);
+    ///
+    /// impl Clock for Millis {
+    ///     fn now(&self) -> Instant {
+    ///         Instant::from_nanos(self.0.get() * 1_000_000)
+    ///     }
+    /// }
+    ///
+    /// static READY: MpscQueue<Runnable> = MpscQueue::new();
+    /// static SLEEPER: TaskStorage<512> = TaskStorage::new("sleeper");
+    ///
+    /// // On bare metal a cell such as those of the crate `static_cell` gives such references.
+    /// let timers: &'static TimerQueue = Box::leak(Box::new(TimerQueue::new()));
+    /// let clock: &'static Millis = Box::leak(Box::new(Millis(Cell::new(0))));
+    /// let time = Timed::new(timers, clock);
+    ///
+    /// let sleeps = async move { time.sleep(Duration::from_millis(5)).await };
+    /// // SAFETY: nothing but the loop below, on this thread, runs or drops what is in the queue.
+    /// let task =
+    ///     unsafe { Runnable::in_place_here(SLEEPER.reserve()?, sleeps, |task| READY.push(task)) };
+    /// READY.push(task);
+    ///
+    /// let mut ready = READY.consumer().expect("there is one run loop");
+    /// loop {
+    ///     while let Take::Item(task) = ready.take() {
+    ///         task.run();
+    ///     }
+    ///     if SLEEPER.reserve().is_ok() {
+    ///         break; // It has ended.
+    ///     }
+    ///     clock.0.set(clock.0.get() + 1); // where time passes by itself: wait for it
+    ///     let _ = timers.expire(clock.now(), 32, Waker::wake);
+    /// }
+    /// assert_eq!(clock.0.get(), 5);
+    /// # Ok::<(), evenkeel::StorageFull>(())
+    /// ```
+    ///
+    /// # Safety
+    /// The task is run, and dropped, on the thread or core where it was made, and not by an interrupt
+    /// handler there. Its wakers may be used anywhere, and `schedule` is called where they are: what
+    /// it is given has to come back before it is run or dropped.
+    pub unsafe fn in_place_here<F, const BYTES: usize>(
+        place: Place<BYTES>,
+        future: F,
+        schedule: Schedule,
+    ) -> Self
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        Self(place.fill(future, State::spawned_alone(), home_of(schedule)))
+    }
+
     /// Makes a task on the heap: one allocation.
     #[cfg(feature = "alloc")]
     pub fn boxed<F>(future: F, schedule: Schedule) -> Self
@@ -133,7 +197,7 @@ impl fmt::Debug for Runnable {
     }
 }
 
-// SAFETY: its future is `Send`, and all else of the task is made to be reached from several threads.
+// SAFETY: its future is `Send`, or stays by the contract of `in_place_here`, and all else of the task is made to be reached from several threads.
 unsafe impl Send for Runnable {}
 // SAFETY: a shared one can do nothing.
 unsafe impl Sync for Runnable {}

@@ -8,6 +8,7 @@ use core::ptr::{self, NonNull};
 use crate::sync::{AtomicU32, Ordering, SharedCell, const_but_under_loom};
 use crate::task::cell::{self, Free, Placement, TaskCell};
 use crate::task::header::{Header, TaskRef};
+use crate::task::misfit;
 use crate::task::state::State;
 
 const VACANT: u32 = 0;
@@ -16,7 +17,8 @@ const TAKEN: u32 = 1;
 /// Room for tasks in a static: `PLACES` of them, each of at most `BYTES` bytes.
 ///
 /// A place does not know its future's type, which for an `async fn` has no name, only how large it
-/// is. [`task_size`] tells how many bytes a task takes; one that does not fit does not compile.
+/// is. [`task_size`] tells how many bytes a task takes; one that does not fit does not compile, and
+/// the error tells the numbers. (`cargo build` does; `cargo check` does not look so far.)
 ///
 /// A place is taken from its [reservation](Self::reserve) until the task in it has ended, its join
 /// handle is gone, and so is the last clone of its waker. Then the next task may be spawned in it.
@@ -181,15 +183,10 @@ impl<const BYTES: usize> Place<BYTES> {
     /// Makes a task in it.
     pub(crate) fn fill<F: Future>(self, future: F, state: State, home: NonNull<()>) -> TaskRef {
         const {
-            assert!(
-                size_of::<TaskCell<F>>() <= BYTES,
-                "the task does not fit: `task_size` tells how many bytes its storage needs"
-            );
-            assert!(
-                align_of::<TaskCell<F>>() <= align_of::<Aligned<0>>(),
-                "a task storage is aligned to 16 bytes (8 where pointers are shorter), its future \
-                 must not ask for more"
-            );
+            let (size, align) = (size_of::<TaskCell<F>>(), align_of::<TaskCell<F>>());
+            assert!(size <= BYTES, "{}", misfit::too_large(size, BYTES).as_str());
+            let most = align_of::<Aligned<0>>();
+            assert!(align <= most, "{}", misfit::too_aligned(align, most).as_str());
         };
         let memory = self.memory;
         core::mem::forget(self);
@@ -244,7 +241,9 @@ unsafe fn vacate<F: Future>(task: NonNull<Header>) {
 
 /// How many bytes a task takes of whatever this function's future is: for a [`TaskStorage`].
 ///
-/// The function is not called; its arguments, up to six, don't matter.
+/// The function is not called; its arguments, up to six, don't matter. A method or a closure will do,
+/// and of a generic function one that is complete, `&f::<u32>`. For more arguments take a struct, or
+/// give the number of bytes.
 ///
 /// ```
 /// use evenkeel::{TaskStorage, task_size};
@@ -262,6 +261,10 @@ pub const fn task_size<Arguments, T: TaskFn<Arguments>>(_: &T) -> usize {
 }
 
 /// A function that gives a future, with up to six arguments. It is there for [`task_size`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no function of up to six arguments that gives a future",
+    note = "pass the `async fn` itself, `task_size(&f)`, and not what a call of it gives"
+)]
 pub trait TaskFn<Arguments> {
     /// What it gives.
     type Future: Future;

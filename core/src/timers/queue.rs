@@ -267,7 +267,7 @@ unsafe impl Timers for alloc::rc::Rc<TimerQueue> {
 /// }
 ///
 /// let (queue, clock) = (TimerQueue::new(), Millis(Cell::new(40)));
-/// let time = Timed::new(&queue, &clock); // copied wherever it is needed
+/// let time = Timed::new(&queue, &clock); // `Copy`, as both references are
 ///
 /// let mut sleep = pin!(time.sleep(Duration::from_millis(2)));
 /// let context = &mut Context::from_waker(Waker::noop());
