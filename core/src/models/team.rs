@@ -379,7 +379,7 @@ fn two_submit_at_the_end() {
 
 #[test]
 fn deep_two_submit_at_the_end() {
-    submitted_at_the_end(2, true, 3);
+    submitted_at_the_end(2, true, 2);
 }
 
 /// A stealable task that is idle when its worker leaves, and its waker elsewhere: whatever comes of
