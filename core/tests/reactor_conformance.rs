@@ -44,6 +44,8 @@ enum Fault {
     RefusesAndEnds,
     WaitsAtNever,
     OverstaysDeadlines,
+    RoundsDeadlinesDown,
+    KeepsItsWake,
     WaitsPastCompletions,
     IsDeaf,
     SwallowsWakesAtNever,
@@ -74,6 +76,7 @@ struct Ears {
     fault: Fault,
     waits: Arc<AtomicBool>,
     alive: AtomicBool,
+    woken: AtomicBool,
 }
 
 impl Wake for Ears {
@@ -93,6 +96,7 @@ impl Wake for Ears {
             Fault::ItsClonesAreDeaf => Arc::strong_count(self) > 2,
             fault => fault == Fault::IsDeaf,
         };
+        self.woken.store(true, Ordering::SeqCst);
         if !missed {
             self.inner.wake_by_ref();
         }
@@ -183,12 +187,19 @@ impl Reactor for Faulty {
             (Fault::OverstaysDeadlines, Wait::Until(deadline)) => {
                 Wait::Until(deadline + Duration::from_hours(1))
             }
+            (Fault::RoundsDeadlinesDown, Wait::Until(deadline)) => {
+                const MILLI: u64 = 1_000_000;
+                Wait::Until(Instant::from_nanos(deadline.as_nanos() / MILLI * MILLI))
+            }
             (Fault::WaitsPastCompletions, Wait::Until(deadline)) => {
                 self.clock.advance(deadline - self.clock.now());
                 wait
             }
             _ => wait,
         };
+        if self.fault == Fault::KeepsItsWake && self.ears.woken.load(Ordering::SeqCst) {
+            self.ears.inner.wake_by_ref();
+        }
         if self.fault == Fault::EmptiesTheBatch {
             found.clear();
         }
@@ -279,6 +290,7 @@ impl Harness for Simulated {
             fault: self.fault,
             waits: Arc::clone(&self.waits),
             alive: AtomicBool::new(true),
+            woken: AtomicBool::new(false),
         });
         Faulty {
             inner,
@@ -432,6 +444,10 @@ faults! {
     never_waits: Sees WaitsAtNever breaks never_does_not_wait, "`Wait::Never` waited";
     deadlines_are_overstayed: Blind OverstaysDeadlines breaks a_wait_ends_at_its_deadline,
         "a wait of 0ns took 3600";
+    deadlines_are_rounded_down: Blind RoundsDeadlinesDown breaks a_wait_lasts_to_its_deadline,
+        "with nothing in flight lasted to its deadline, in 3.9ms: the longest took 3ms";
+    a_wake_is_never_over: Sees KeepsItsWake breaks a_wait_lasts_to_its_deadline,
+        "none of 5 waits after one that took the only wake lasted";
     completions_are_waited_past: Sees WaitsPastCompletions breaks a_wait_ends_with_a_completion,
         "a completion that was there did not end a wait of 10s";
     the_notifier_is_forgotten: Sees IsDeaf breaks the_notifier_ends_the_next_wait,

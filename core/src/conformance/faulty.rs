@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use core::cell::{Cell, RefCell};
 use core::mem;
+use std::string::ToString;
 use std::sync::Mutex;
 use std::thread::{self, ThreadId};
 
@@ -160,6 +161,17 @@ fn what_is_there_is_not_denied() {
 #[test]
 fn emptiness_is_told_as_it_is() {
     assert_eq!(fault_of_run_queue(Fault::Overlooks), Rule::EmptinessAgrees);
+}
+
+#[test]
+fn the_message_tells_how_many_were_in_and_where_the_counters_began() {
+    let plain = |_| Plain::new(Fault::Overlooks);
+    let broken = run_queue::check(plain, |parcel| parcel, |parcel| parcel).unwrap_err();
+    assert_eq!(
+        broken.to_string(),
+        "the queue breaks a rule: is_empty agrees with the next pop; it held 1, said that it is \
+         empty, and then came item 0; `make` was given the count 0"
+    );
 }
 
 #[test]

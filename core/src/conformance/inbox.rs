@@ -66,13 +66,14 @@ pub(crate) fn check<Q: Inbox>(
 ) -> Result<(), Broken> {
     let mut alone = |start| Alone(Shared { queue: make(start), wrap: &wrap, unwrap: &unwrap });
     for start in STARTS {
-        sequence::check(&mut || alone(start))?;
+        sequence::check(&mut || alone(start)).map_err(|broken| broken.made_at(start))?;
     }
     #[cfg(feature = "std")]
     for start in [0, WRAPS_AT_32_BITS] {
         for producers in [1, 2, 4] {
-            threads::each_comes_out(&alone(start).0, producers)?;
-            threads::the_rest_is_dropped(alone(start).0, producers)?;
+            threads::each_comes_out(&alone(start).0, producers)
+                .and_then(|()| threads::the_rest_is_dropped(alone(start).0, producers))
+                .map_err(|broken| broken.made_at(start))?;
         }
     }
     Ok(())

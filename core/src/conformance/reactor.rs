@@ -250,8 +250,6 @@ rules! {
     armed_needs_no_poll
     /// Every operation that was accepted gets one completion.
     each_operation_completes_once
-    /// A completion's token is the operation's, with all bits of index and generation.
-    tokens_come_back_unharmed
     /// A poll reports no more than there is room for, and leaves alone what is in the batch already.
     /// What does not fit is left for the next poll, until which the readiness is not `Quiet`.
     a_poll_keeps_to_the_room
@@ -265,6 +263,8 @@ rules! {
     a_cancelled_operation_completes_once
     /// To cancel a token that is unknown, has ended, or is of another generation is to do nothing.
     a_cancel_of_the_unknown_is_ignored
+    /// A completion's token is the operation's, with all bits of index and generation.
+    tokens_come_back_unharmed
     /// An operation that is refused comes back, gets no completion, and may be tried again. Passed
     /// over if the harness can't have one [refused](Harness::refuse).
     a_refused_operation_comes_back
@@ -272,6 +272,10 @@ rules! {
     never_does_not_wait
     /// [`Wait::Until`](crate::Wait::Until) ends at its deadline, and at once if that is past.
     a_wait_ends_at_its_deadline
+    /// A wait that nothing forestalls lasts to its deadline. It may be interrupted: of five in a row
+    /// one has to last. What ends all of them makes a worker that idles spin: a deadline that is
+    /// rounded down, or a wake that stays when a wait has taken it.
+    a_wait_lasts_to_its_deadline
     /// A wait ends with a completion, and does not begin if there is one.
     a_wait_ends_with_a_completion
     /// A wake of the notifier, or of any clone of it, ends the next poll that waits. A poll that does

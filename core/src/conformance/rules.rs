@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 //! The rules, and how a breach is told.
 
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
@@ -43,6 +44,14 @@ impl fmt::Display for Rule {
 pub(crate) struct Broken {
     pub(crate) rule: Rule,
     pub(crate) seen: String,
+}
+
+impl Broken {
+    /// By a queue that began with this count.
+    pub(crate) fn made_at(mut self, count: u64) -> Self {
+        self.seen.push_str(&format!("; `make` was given the count {count}"));
+        self
+    }
 }
 
 impl fmt::Display for Broken {

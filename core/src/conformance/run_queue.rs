@@ -70,6 +70,7 @@ pub(crate) fn check<Q: RunQueue>(
 ) -> Result<(), Broken> {
     STARTS.into_iter().try_for_each(|start| {
         sequence::check(&mut || Owned { queue: make(start), wrap: &wrap, unwrap: &unwrap })
+            .map_err(|broken| broken.made_at(start))
     })
 }
 

@@ -111,7 +111,7 @@ impl<S: Subject> Course<S> {
     }
 
     fn look(&mut self) -> Result<Option<usize>, Broken> {
-        let is_empty = self.subject.is_empty();
+        let (is_empty, items) = (self.subject.is_empty(), self.inside.len());
         let found = match self.subject.take() {
             Take::Item(item) => {
                 let parcel = self.subject.unwrap(item);
@@ -124,25 +124,42 @@ impl<S: Subject> Course<S> {
             }
             Take::Empty => None,
             Take::Busy => {
-                return Err(broken!(NoFalseBusy, "one thread has it, and pushes nothing"));
+                return Err(broken!(
+                    NoFalseBusy,
+                    "it held {items}, and the one thread that has it pushes nothing"
+                ));
             }
         };
-        if is_empty.is_some_and(|is_empty| is_empty != found.is_none()) {
-            return Err(broken!(EmptinessAgrees, "it said {is_empty:?}, then came {found:?}"));
+        match (is_empty, found) {
+            (Some(true), Some(number)) => Err(broken!(
+                EmptinessAgrees,
+                "it held {items}, said that it is empty, and then came item {number}"
+            )),
+            (Some(false), None) => Err(broken!(
+                EmptinessAgrees,
+                "it held {items}, said that it is not empty, and then nothing came"
+            )),
+            _ => Ok(found),
         }
-        Ok(found)
     }
 
     /// Takes one item, which has to be there, or sees that none is.
     fn take(&mut self) -> Result<(), Broken> {
         let Some(number) = self.look()? else {
             let Some(oldest) = self.inside.front().copied() else { return Ok(()) };
+            let items = self.inside.len();
             for _ in 0..LOOKS {
                 if let Some(number) = self.look()? {
-                    return Err(broken!(NoneDenied, "it said so, then gave item {number}"));
+                    return Err(broken!(
+                        NoneDenied,
+                        "it held {items}, said so, and then gave item {number}"
+                    ));
                 }
             }
-            return Err(broken!(NoneLost, "item {oldest} went in, and nothing comes out"));
+            return Err(broken!(
+                NoneLost,
+                "it held {items}, the oldest of them item {oldest}, and nothing comes out"
+            ));
         };
         self.out.push(number);
         if self.inside.pop_front() == Some(number) {

@@ -23,6 +23,12 @@ const TRIES: u32 = 200;
 /// How long one of these tries waits.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Of so many waits that nothing forestalls one at least is not interrupted.
+const UNDISTURBED: u32 = 5;
+
+/// How long such a wait is: by no clock of a machine a round number.
+const SPAN: Duration = Duration::from_micros(3_900);
+
 /// How many polls look for what should not be there.
 const DRY: u32 = 4;
 
@@ -61,11 +67,16 @@ pub(super) fn require(kept: bool, what: impl FnOnce() -> String) -> Outcome {
 
 /// Each of these tokens has its completion, and nothing else has.
 pub(super) fn each_once(expected: &[Token], found: &[Completion]) -> Outcome {
+    let strange = found.iter().find(|completion| !expected.contains(&completion.token));
     for &token in expected {
         let times = found.iter().filter(|completion| completion.token == token).count();
-        require(times == 1, || format!("{token:?} was reported {times} times"))?;
+        require(times == 1, || match strange {
+            Some(Completion { token: other, .. }) => {
+                format!("{token:?} was reported {times} times, reported instead: {other:?}")
+            }
+            None => format!("{token:?} was reported {times} times"),
+        })?;
     }
-    let strange = found.iter().find(|completion| !expected.contains(&completion.token));
     strange.map_or(Ok(()), |strange| Err(format!("{strange:?} is of no operation")))
 }
 
@@ -224,6 +235,28 @@ impl<H: Harness> Bench<'_, H> {
         self.took_at_most(before, span)
     }
 
+    /// Waits a few times with nothing to wait for but the deadline, which one of them reaches.
+    pub(super) fn wait_undisturbed(&mut self, when: &str) -> Outcome {
+        let mut longest = Duration::ZERO;
+        for _ in 0..UNDISTURBED {
+            let before = self.harness.now();
+            let mut found = Completions::new();
+            self.poll(Wait::Until(before + SPAN), &mut found)?;
+            let took = self.harness.now() - before;
+            if let Some(strange) = found.as_slice().first() {
+                return Err(format!("{strange:?} was reported {when}"));
+            }
+            if took >= SPAN {
+                return Ok(());
+            }
+            longest = longest.max(took);
+        }
+        Err(format!(
+            "none of {UNDISTURBED} waits {when} lasted to its deadline, in {SPAN:?}: the longest \
+             took {longest:?}"
+        ))
+    }
+
     /// One poll with a deadline at the beginning of time.
     pub(super) fn wait_for_the_past(&mut self) -> Outcome {
         let before = self.harness.now();
@@ -260,5 +293,25 @@ impl<H: Harness> Bench<'_, H> {
         drop(reactor);
         let reactor = harness.reactor();
         Self { harness, reactor, queued: 0, aid }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::each_once;
+    use crate::reactor::{Completion, Token};
+
+    #[test]
+    fn what_was_reported_instead_is_told() {
+        let token = |index| Token::new(index, 1);
+        let found = [token(0), token(7)].map(|token| Completion { token, result: 0 });
+        assert_eq!(each_once(&[token(0), token(7)], &found), Ok(()));
+        assert_eq!(
+            each_once(&[token(0), token(1)], &found).unwrap_err(),
+            "Token { index: 1, generation: 1 } was reported 0 times, reported instead: \
+             Token { index: 7, generation: 1 }"
+        );
+        let said = each_once(&[token(0), token(1)], &found[..1]).unwrap_err();
+        assert!(said.ends_with("was reported 0 times"), "{said}");
     }
 }

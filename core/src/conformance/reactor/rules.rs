@@ -352,6 +352,18 @@ pub(super) fn a_wait_ends_at_its_deadline<H: Harness>(mut bench: Bench<'_, H>) -
     Ok(())
 }
 
+pub(super) fn a_wait_lasts_to_its_deadline<H: Harness>(mut bench: Bench<'_, H>) -> Outcome {
+    bench.wait_undisturbed("with nothing in flight")?;
+    bench.notifier().wake();
+    bench.wait_for(Duration::ZERO)?;
+    bench.wait_undisturbed("after one that took the only wake")?;
+    bench.armed(1, 32)?;
+    bench.wait_undisturbed("with an operation armed and waiting")?;
+    bench.trigger(0);
+    bench.gather(1)?;
+    bench.wait_undisturbed("after the only completion was taken")
+}
+
 pub(super) fn a_wait_ends_with_a_completion<H: Harness>(mut bench: Bench<'_, H>) -> Outcome {
     // The endless wait last: by then it is known that a completion ends one.
     for (generation, endless) in [(25, false), (26, true)] {
