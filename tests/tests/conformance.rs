@@ -91,15 +91,16 @@ on_both_reactors! {
     queued_is_ready_until_armed
     armed_needs_no_poll
     each_operation_completes_once
-    tokens_come_back_unharmed
     a_poll_keeps_to_the_room
     quiet_means_that_nothing_waits
     ready_means_that_something_waits
     a_cancelled_operation_completes_once
     a_cancel_of_the_unknown_is_ignored
+    tokens_come_back_unharmed
     a_refused_operation_comes_back
     never_does_not_wait
     a_wait_ends_at_its_deadline
+    a_wait_lasts_to_its_deadline
     a_wait_ends_with_a_completion
     the_notifier_ends_the_next_wait
     the_notifier_is_heard_from_elsewhere
