@@ -49,7 +49,7 @@ pub(crate) struct Broken {
 impl Broken {
     /// By a queue that began with this count.
     pub(crate) fn made_at(mut self, count: u64) -> Self {
-        self.seen.push_str(&format!("; `make` was given the count {count}"));
+        self.seen = format!("{}; `make` was given the count {count}", self.seen);
         self
     }
 }
