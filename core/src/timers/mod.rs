@@ -45,6 +45,12 @@
 //! # Ok::<(), evenkeel::timers::ZeroPeriod>(())
 //! ```
 //!
+//! # On one thread
+//! A queue belongs to one thread, and so does what stands in it: neither [`TimerQueue`] nor
+//! [`Sleep`], nor a future that awaits one, is `Send`. For tasks without a worker there is
+//! [`Runnable::in_place_here`](crate::task::Runnable::in_place_here), which takes such futures; an
+//! executor of these two pieces is [shown there](crate::task::Runnable#with-timers).
+//!
 //! # What it promises
 //! - Nothing fires early; what is due fires in the order of deadlines, and of setting if these are
 //!   equal. What is set when it is due already fires once all that was due before it has.
@@ -62,18 +68,19 @@
 //! timers`). *Fire* takes the earliest and sets it anew, *cancel* sets any one anew; the spans are
 //! random, or all equal, as of many connections with one timeout:
 //!
-//! | | `TimerQueue` | leftist heap | `BTreeMap` | `BinaryHeap` |
-//! |---|---|---|---|---|
-//! | fire, equal | 16, 19, 32 | 17, 129, 592 | 25, 45, 85 | 20, 41, 73 |
-//! | cancel, equal | 34, 57, 283 | 38, 80, 466 | 37, 112, 339 | 17, 16, 27 |
-//! | fire, random | 37, 99, 525 | 31, 131, 618 | 41, 88, 238 | 29, 51, 247 |
-//! | cancel, random | 63, 126, 709 | 47, 86, 424 | 55, 135, 438 | 35, 42, 158 |
+//! | | `TimerQueue` | `BTreeMap` | `BinaryHeap` |
+//! |---|---|---|---|
+//! | fire, equal | 16, 19, 32 | 25, 45, 85 | 20, 41, 73 |
+//! | cancel, equal | 34, 57, 283 | 37, 112, 339 | 17, 16, 27 |
+//! | fire, random | 37, 99, 525 | 41, 88, 238 | 29, 51, 247 |
+//! | cancel, random | 63, 126, 709 | 55, 135, 438 | 35, 42, 158 |
 //!
 //! So it loses where spans are random and timers so many that they don't fit the cache: by up to
 //! 2.2 times to the map, whose nodes hold eleven keys each, but are allocated. The binary heap can't
-//! cancel: it leaves what was cancelled where it is, and clears it out in one long step. The leftist
-//! heap, intrusive as well and with the same bounds, was measured in this queue's place; it cancels
-//! faster where spans are random, and fires up to 18 times slower where they are equal.
+//! cancel: it leaves what was cancelled where it is, and clears it out in one long step. A leftist
+//! heap, intrusive as well and with the same bounds, was measured in this queue's place by a build
+//! that is not kept, so the bench does not print it: it cancelled up to 1.7 times faster where spans
+//! are random, and fired up to 18 times slower where they are equal.
 
 #[cfg(feature = "std")]
 #[allow(unsafe_code)]

@@ -250,6 +250,9 @@ unsafe impl Timers for alloc::rc::Rc<TimerQueue> {
 /// A queue and the clock that it goes by: what [`Timers::sleep`], [`Timers::timeout`] and
 /// [`Timers::interval`] need.
 ///
+/// Most take it by value, so it should be cheap to copy: it can be copied if both the handle and the
+/// clock can. A reference to a queue can; derive `Copy` for your clock, or pass `&clock`, as here:
+///
 /// ```
 /// use core::cell::Cell;
 /// use core::pin::pin;
@@ -267,7 +270,7 @@ unsafe impl Timers for alloc::rc::Rc<TimerQueue> {
 /// }
 ///
 /// let (queue, clock) = (TimerQueue::new(), Millis(Cell::new(40)));
-/// let time = Timed::new(&queue, &clock); // `Copy`, as both references are
+/// let time = Timed::new(&queue, &clock); // copied wherever it is needed, as both are references
 ///
 /// let mut sleep = pin!(time.sleep(Duration::from_millis(2)));
 /// let context = &mut Context::from_waker(Waker::noop());
