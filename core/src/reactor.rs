@@ -75,7 +75,8 @@ pub enum Readiness {
 pub enum Wait {
     /// Not at all: take what is there.
     Never,
-    /// Until a completion, the notifier, or this point on the worker's clock, whichever comes first.
+    /// Until a completion, the notifier, or this point on the worker's clock, whichever comes first:
+    /// how a reactor comes by that clock is [said there](Reactor#the-clock).
     /// Never earlier than that point for its sake: a timer would not be due yet.
     Until(Instant),
     /// Until a completion or the notifier.
@@ -203,6 +204,45 @@ pub struct Polled {
 /// A completion that a poll reports is an operation's last. Each operation that was accepted gets
 /// one, cancelled or not, unless the reactor is dropped first. Dropping it frees everything that it
 /// holds, on the worker's thread.
+///
+/// # The clock
+/// No call brings the time along. A reactor that can wait until a point in time keeps a clock of its
+/// own, with the same origin as the worker's: it is made with a copy of that clock, or a reference to
+/// it, and asks it in [`poll`](Self::poll) how far off the point of a [`Wait::Until`] is. Where the
+/// hardware counts by itself, both read the same counter.
+///
+/// # The notifier without an allocator
+/// With `alloc` a notifier is made of an `Arc` by [`Wake`](https://doc.rust-lang.org/alloc/task/trait.Wake.html).
+/// Without, it is made of a [`RawWakerVTable`](core::task::RawWakerVTable) whose functions touch a
+/// static, so there is nothing to count or to free, and it is valid for ever. A whole one, for one
+/// core and its interrupt handlers, is in `tests/embedded/src/notifier.rs` of the repository; it does
+/// without `swap`, which some cores lack:
+///
+/// ```
+/// use core::ptr;
+/// use core::sync::atomic::{AtomicBool, Ordering};
+/// use core::task::{RawWaker, RawWakerVTable, Waker};
+///
+/// static WOKEN: AtomicBool = AtomicBool::new(false);
+///
+/// const RAW: RawWaker = RawWaker::new(ptr::null(), &VTABLE);
+/// static VTABLE: RawWakerVTable = RawWakerVTable::new(|_| RAW, wake, wake, |_| ());
+///
+/// unsafe fn wake(_: *const ()) {
+///     // Ordering: Release, pairs with the Acquire of the wait that takes it.
+///     WOKEN.store(true, Ordering::Release);
+///     // Here goes what ends a wait that has begun: nothing, if the interrupt has done it already.
+/// }
+///
+/// fn notifier() -> Waker {
+///     // SAFETY: the table's functions touch nothing but a static.
+///     unsafe { Waker::from_raw(RAW) }
+/// }
+///
+/// notifier().wake();
+/// // Ordering: Acquire, pairs with the Release of the wake.
+/// assert!(WOKEN.swap(false, Ordering::Acquire), "at the end of a wait: it is taken, once");
+/// ```
 pub trait Reactor {
     /// What can be asked of it. A microcontroller's reactor offers bytes and edges where those of
     /// Linux offer file descriptors.
