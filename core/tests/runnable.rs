@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::{Future, pending, poll_fn};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
@@ -219,4 +220,58 @@ fn two_run_loops_and_two_who_wake_lose_nothing() {
         }
     });
     assert_eq!(ENDED.load(Ordering::Relaxed), TASKS);
+}
+
+/// Where the tasks that stay here come back to.
+static STAYING: MpscQueue<Runnable> = MpscQueue::new();
+
+/// Waits for a wake from another thread, and then touches what only this one may.
+async fn stays(steps: Rc<Cell<u32>>) {
+    let mut woken = false;
+    poll_fn(|context| {
+        steps.set(steps.get() + 1);
+        if woken {
+            return Poll::Ready(());
+        }
+        woken = true;
+        let waker = context.waker().clone();
+        thread::spawn(move || waker.wake());
+        Poll::Pending
+    })
+    .await;
+    steps.set(steps.get() + 10);
+}
+
+#[test]
+fn a_task_that_cannot_be_sent_comes_back_to_be_polled() {
+    static PLACE: TaskStorage<256> = TaskStorage::new("stays");
+    let steps = Rc::new(Cell::new(0));
+    let mut ready = STAYING.consumer().unwrap();
+    let back = |task| STAYING.push(task);
+    // SAFETY: what is in `STAYING` comes out on this thread, and is run here.
+    STAYING.push(unsafe {
+        Runnable::in_place_here(PLACE.reserve().unwrap(), stays(Rc::clone(&steps)), back)
+    });
+    // SAFETY: as above.
+    STAYING.push(unsafe { Runnable::boxed_here(stays(Rc::clone(&steps)), back) });
+    let mut ended = 0;
+    while ended < 2 {
+        match ready.take() {
+            Take::Item(task) => ended += u32::from(matches!(task.run(), Ran::Ended(Ok(())))),
+            Take::Empty | Take::Busy => thread::yield_now(),
+        }
+    }
+    assert_eq!(steps.get(), 24);
+    assert_eq!(Rc::strong_count(&steps), 1, "both futures are dropped");
+}
+
+#[test]
+fn one_that_is_dropped_where_it_was_made_drops_its_future() {
+    let held = Rc::new(());
+    let shared = Rc::clone(&held);
+    // SAFETY: it is dropped here, and nobody wakes it.
+    let task = unsafe { Runnable::boxed_here(async move { drop(shared) }, queue_here) };
+    assert_eq!(Rc::strong_count(&held), 2);
+    drop(task);
+    assert_eq!(Rc::strong_count(&held), 1);
 }

@@ -57,6 +57,70 @@ pub type Schedule = fn(Runnable);
 /// assert!(TASKS.reserve().is_ok(), "both have ended, and may be spawned again");
 /// # Ok::<(), evenkeel::StorageFull>(())
 /// ```
+///
+/// # With timers
+/// A [`Sleep`](crate::timers::Sleep) stands in the queue of its thread, so a future that awaits one
+/// is not `Send`. [`in_place_here`](Self::in_place_here) takes such a future; that it stays where it
+/// was made is for the run loop to promise. The timers are needed as long as the tasks, hence a
+/// reference that is `'static`: here a box is leaked, and on bare metal a cell that is filled once
+/// gives one, such as that of the crate `static_cell`.
+///
+/// ```
+/// use core::cell::Cell;
+/// use core::task::Waker;
+/// use core::time::Duration;
+/// use evenkeel::inbox::{MpscQueue, Take};
+/// use evenkeel::task::Runnable;
+/// use evenkeel::timers::{Timed, TimerQueue, Timers};
+/// use evenkeel::{Clock, Instant, TaskStorage, task_size};
+///
+/// /// A clock that shows what it is set to.
+/// struct Hand(Cell<Instant>);
+///
+/// impl Clock for Hand {
+///     fn now(&self) -> Instant {
+///         self.0.get()
+///     }
+/// }
+///
+/// type Time = Timed<&'static TimerQueue, &'static Hand>;
+///
+/// async fn blink(time: Time, times: u32, done: &'static Cell<Instant>) {
+///     for _ in 0..times {
+///         time.sleep(Duration::from_millis(5)).await;
+///     }
+///     done.set(time.now());
+/// }
+///
+/// static READY: MpscQueue<Runnable> = MpscQueue::new();
+/// static BLINK: TaskStorage<{ task_size(&blink) }, 2> = TaskStorage::new("blink");
+///
+/// let timers: &'static TimerQueue = Box::leak(Box::default());
+/// let clock: &'static Hand = Box::leak(Box::new(Hand(Cell::new(Instant::ZERO))));
+/// let done: &'static Cell<Instant> = Box::leak(Box::new(Cell::new(Instant::ZERO)));
+/// let time = Timed::new(timers, clock);
+///
+/// let mut ready = READY.consumer().expect("there is one run loop");
+/// for times in [2, 3] {
+///     let task = blink(time, times, done);
+///     // SAFETY: what is in `READY` comes out on this thread only, by its one consumer, which stays
+///     // here. It is run here, and a static is never dropped.
+///     let task = unsafe {
+///         Runnable::in_place_here(BLINK.reserve()?, task, |task| READY.push(task))
+///     };
+///     READY.push(task);
+/// }
+/// loop {
+///     while let Take::Item(task) = ready.take() {
+///         task.run();
+///     }
+///     let Some(next) = timers.next_deadline() else { break };
+///     clock.0.set(next); // with a real clock: wait until then, or until something is pushed
+///     while timers.expire(clock.now(), 64, Waker::wake).fired == 64 {}
+/// }
+/// assert_eq!(done.get().as_nanos(), 15_000_000);
+/// # Ok::<(), evenkeel::StorageFull>(())
+/// ```
 #[must_use = "dropping it ends the task; run it, or put it into a queue"]
 pub struct Runnable(TaskRef);
 
@@ -85,59 +149,19 @@ impl Runnable {
         Self(place.fill(future, State::spawned_alone(), home_of(schedule)))
     }
 
-    /// Makes a task in a place that was reserved for it, of a future that can't be sent, as one with
-    /// a [`Sleep`](crate::timers::Sleep) in it. Allocates nothing.
+    /// The same of a future that is not `Send`, which stays in the context where it was made: one
+    /// thread, or on bare metal one core outside its interrupt handlers. Allocates nothing.
     ///
-    /// ```
-    /// use core::cell::Cell;
-    /// use core::task::Waker;
-    /// use core::time::Duration;
-    /// use evenkeel::inbox::{MpscQueue, Take};
-    /// use evenkeel::task::Runnable;
-    /// use evenkeel::timers::{Timed, TimerQueue, Timers};
-    /// use evenkeel::{Clock, Instant, TaskStorage};
+    /// Wakers of it are as any others: they may be cloned, used and dropped anywhere.
     ///
-    /// struct Millis(Cell<u64>);
-    ///
-    /// impl Clock for Millis {
-    ///     fn now(&self) -> Instant {
-    ///         Instant::from_nanos(self.0.get() * 1_000_000)
-    ///     }
-    /// }
-    ///
-    /// static READY: MpscQueue<Runnable> = MpscQueue::new();
-    /// static SLEEPER: TaskStorage<512> = TaskStorage::new("sleeper");
-    ///
-    /// // On bare metal a cell such as those of the crate `static_cell` gives such references.
-    /// let timers: &'static TimerQueue = Box::leak(Box::new(TimerQueue::new()));
-    /// let clock: &'static Millis = Box::leak(Box::new(Millis(Cell::new(0))));
-    /// let time = Timed::new(timers, clock);
-    ///
-    /// let sleeps = async move { time.sleep(Duration::from_millis(5)).await };
-    /// // SAFETY: nothing but the loop below, on this thread, runs or drops what is in the queue.
-    /// let task =
-    ///     unsafe { Runnable::in_place_here(SLEEPER.reserve()?, sleeps, |task| READY.push(task)) };
-    /// READY.push(task);
-    ///
-    /// let mut ready = READY.consumer().expect("there is one run loop");
-    /// loop {
-    ///     while let Take::Item(task) = ready.take() {
-    ///         task.run();
-    ///     }
-    ///     if SLEEPER.reserve().is_ok() {
-    ///         break; // It has ended.
-    ///     }
-    ///     clock.0.set(clock.0.get() + 1); // where time passes by itself: wait for it
-    ///     let _ = timers.expire(clock.now(), 32, Waker::wake);
-    /// }
-    /// assert_eq!(clock.0.get(), 5);
-    /// # Ok::<(), evenkeel::StorageFull>(())
-    /// ```
+    /// See [With timers](Self#with-timers) for an example.
     ///
     /// # Safety
-    /// The task is run, and dropped, on the thread or core where it was made, and not by an interrupt
-    /// handler there. Its wakers may be used anywhere, and `schedule` is called where they are: what
-    /// it is given has to come back before it is run or dropped.
+    /// The task's `Runnable`s, this one and each that `schedule` is given, are [run](Self::run) and
+    /// dropped only in the context where the task was made: there its future is polled and dropped.
+    /// `schedule` is called wherever somebody wakes. There it may pass on what it is given, as into a
+    /// queue that is emptied in the right context, or forget it, but neither run nor drop it. What is
+    /// never run again may be left lying.
     pub unsafe fn in_place_here<F, const BYTES: usize>(
         place: Place<BYTES>,
         future: F,
@@ -154,6 +178,20 @@ impl Runnable {
     pub fn boxed<F>(future: F, schedule: Schedule) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
+    {
+        Self(cell::allocate(future, State::spawned_alone(), home_of(schedule)))
+    }
+
+    /// The same of a future that is not `Send`: one allocation. What is said of
+    /// [`in_place_here`](Self::in_place_here) holds for this one, too.
+    ///
+    /// # Safety
+    /// As of [`in_place_here`](Self::in_place_here). The memory itself may be freed anywhere, by
+    /// whoever drops the last waker.
+    #[cfg(feature = "alloc")]
+    pub unsafe fn boxed_here<F>(future: F, schedule: Schedule) -> Self
+    where
+        F: Future<Output = ()> + 'static,
     {
         Self(cell::allocate(future, State::spawned_alone(), home_of(schedule)))
     }
@@ -197,7 +235,9 @@ impl fmt::Debug for Runnable {
     }
 }
 
-// SAFETY: its future is `Send`, or stays by the contract of `in_place_here`, and all else of the task is made to be reached from several threads.
+// SAFETY: its future is `Send`, or whoever made it has promised that it is run and dropped in one
+// context only: then the future is reached from nowhere else. All else of the task is made to be
+// reached from several threads, the output included, which is `()` or what it panicked with.
 unsafe impl Send for Runnable {}
 // SAFETY: a shared one can do nothing.
 unsafe impl Sync for Runnable {}
