@@ -197,10 +197,6 @@ pub struct Polled {
 /// All calls come from the worker's thread. None of them may call back into the worker or its
 /// handles; a handle that is used from inside panics.
 ///
-/// [`Wait::Until`] speaks of the worker's clock: a reactor that waits has one of its own, with the same
-/// origin. Its notifier is a [`Waker`], which needs no allocator where it is made of a
-/// [`RawWakerVTable`](core::task::RawWakerVTable) over a static.
-///
 /// A completion that a poll reports is an operation's last. Each operation that was accepted gets
 /// one, cancelled or not, unless the reactor is dropped first. Dropping it frees everything that it
 /// holds, on the worker's thread.
