@@ -159,8 +159,8 @@ pub trait Inbox: Sync {
 /// # use evenkeel::link::{Link, Linked};
 /// # struct Owned(Box<Link>);
 /// # unsafe impl Linked for Owned {
-/// #     fn into_link(self) -> NonNull<Link> { unimplemented!() }
-/// #     unsafe fn from_link(_: NonNull<Link>) -> Self { unimplemented!() }
+/// #     fn into_link(self) -> NonNull<Link> { loop {} }
+/// #     unsafe fn from_link(_: NonNull<Link>) -> Self { loop {} }
 /// # }
 /// let inbox = evenkeel::inbox::MpscQueue::new();
 /// let message = Owned(Box::new(Link::new()));
@@ -176,8 +176,8 @@ pub trait Inbox: Sync {
 /// # use evenkeel::link::{Link, Linked};
 /// # struct Lent<'a>(&'a mut Link);
 /// # unsafe impl Linked for Lent<'_> {
-/// #     fn into_link(self) -> NonNull<Link> { unimplemented!() }
-/// #     unsafe fn from_link(_: NonNull<Link>) -> Self { unimplemented!() }
+/// #     fn into_link(self) -> NonNull<Link> { loop {} }
+/// #     unsafe fn from_link(_: NonNull<Link>) -> Self { loop {} }
 /// # }
 /// static INBOX: MpscQueue<Lent<'static>> = MpscQueue::new();
 /// let mut link = Link::new();

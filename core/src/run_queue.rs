@@ -99,8 +99,8 @@ pub trait RunQueue {
 /// # use evenkeel::link::{Link, Linked};
 /// # struct Owned(Box<Link>);
 /// # unsafe impl Linked for Owned {
-/// #     fn into_link(self) -> NonNull<Link> { unimplemented!() }
-/// #     unsafe fn from_link(_: NonNull<Link>) -> Self { unimplemented!() }
+/// #     fn into_link(self) -> NonNull<Link> { loop {} }
+/// #     unsafe fn from_link(_: NonNull<Link>) -> Self { loop {} }
 /// # }
 /// static SHARED: evenkeel::run_queue::Fifo<Owned> = evenkeel::run_queue::Fifo::new();
 /// ```
@@ -112,8 +112,8 @@ pub trait RunQueue {
 /// # use evenkeel::link::{Link, Linked};
 /// # struct Owned(Box<Link>);
 /// # unsafe impl Linked for Owned {
-/// #     fn into_link(self) -> NonNull<Link> { unimplemented!() }
-/// #     unsafe fn from_link(_: NonNull<Link>) -> Self { unimplemented!() }
+/// #     fn into_link(self) -> NonNull<Link> { loop {} }
+/// #     unsafe fn from_link(_: NonNull<Link>) -> Self { loop {} }
 /// # }
 /// let queue = evenkeel::run_queue::Fifo::new();
 /// let job = Owned(Box::new(Link::new()));

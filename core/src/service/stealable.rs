@@ -10,13 +10,12 @@ use crate::service::crew::{Crew, Enrolled, Membership, NoSeat, Seat};
 use crate::service::home::{Home, WakeTo, drop_reference, settle};
 use crate::service::home_ref::HomeRef;
 use crate::service::idle::Call;
-use crate::service::waker;
 use crate::sync::Cell;
 use crate::task::TaskRef;
 use crate::task::node::Entry;
 use crate::task::state::{Activated, Retired};
 
-/// A waker that stands for one of the task's references, as [`waker::of`] does of a pinned one.
+/// A waker that stands for one of the task's references, as the one of a pinned task does.
 ///
 /// # Safety
 /// The task is stealable, and alive as long as the waker.
@@ -28,14 +27,14 @@ pub(crate) unsafe fn waker_of(task: TaskRef) -> Waker {
 }
 
 fn raw(task: TaskRef) -> RawWaker {
-    RawWaker::new(waker::data(task), &VTABLE)
+    RawWaker::new(task.to_data(), &VTABLE)
 }
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop);
 
 unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: by the contract of the vtable.
-    let task = unsafe { waker::task(data) };
+    let task = unsafe { TaskRef::of_data(data) };
     task.header().state.add_reference();
     raw(task)
 }
@@ -50,7 +49,7 @@ unsafe fn wake(data: *const ()) {
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: by the contract of the vtable.
-    let task = unsafe { waker::task(data) };
+    let task = unsafe { TaskRef::of_data(data) };
     if context::with_ticking(|here| here.wakes_itself(task)) != Some(true)
         && task.header().state.activate() == Activated::Owed
     {
@@ -60,7 +59,7 @@ unsafe fn wake_by_ref(data: *const ()) {
 
 unsafe fn drop(data: *const ()) {
     // SAFETY: by the contract of the vtable.
-    unsafe { drop_reference(waker::task(data)) };
+    unsafe { drop_reference(TaskRef::of_data(data)) };
 }
 
 /// Puts a task that the caller has where a worker finds it: into the queue of the one that ticks

@@ -1,7 +1,6 @@
 //! A task's waker: from inside its worker's tick a wake is a few plain stores, from anywhere else
 //! it takes the inbox. It is valid for ever.
 
-use core::ptr::NonNull;
 use core::task::{RawWaker, RawWakerVTable, Waker};
 
 use crate::service::context;
@@ -21,28 +20,14 @@ pub(crate) unsafe fn of(task: TaskRef) -> Waker {
 }
 
 fn raw(task: TaskRef) -> RawWaker {
-    RawWaker::new(data(task), &VTABLE)
+    RawWaker::new(task.to_data(), &VTABLE)
 }
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop);
 
-/// A task as a waker carries it.
-#[inline]
-pub(crate) fn data(task: TaskRef) -> *const () {
-    task.as_ptr().as_ptr().cast_const().cast()
-}
-
-/// # Safety
-/// `data` is what the function of that name made, and the waker's reference keeps the task alive.
-#[inline]
-pub(crate) unsafe fn task(data: *const ()) -> TaskRef {
-    // SAFETY: `data` made it from a pointer that is not null and reaches the whole task.
-    unsafe { TaskRef::new(NonNull::new_unchecked(data.cast_mut().cast())) }
-}
-
 unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: by the contract of the vtable.
-    let task = unsafe { task(data) };
+    let task = unsafe { TaskRef::of_data(data) };
     task.header().state.add_reference();
     raw(task)
 }
@@ -57,7 +42,7 @@ unsafe fn wake(data: *const ()) {
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: by the contract of the vtable.
-    let task = unsafe { task(data) };
+    let task = unsafe { TaskRef::of_data(data) };
     let home = Home::of(task);
     if context::is_ticking(home) {
         home.wake_here(task);
@@ -68,5 +53,5 @@ unsafe fn wake_by_ref(data: *const ()) {
 
 unsafe fn drop(data: *const ()) {
     // SAFETY: by the contract of the vtable.
-    unsafe { drop_reference(task(data)) };
+    unsafe { drop_reference(TaskRef::of_data(data)) };
 }

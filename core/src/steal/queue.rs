@@ -90,8 +90,8 @@ pub enum Haul {
 /// # use evenkeel::{link::Linked, steal::StealQueue};
 /// # #[derive(Clone, Copy)] struct Here(*const ());
 /// # unsafe impl Linked for Here {
-/// #     fn into_link(self) -> core::ptr::NonNull<evenkeel::link::Link> { unimplemented!() }
-/// #     unsafe fn from_link(_: core::ptr::NonNull<evenkeel::link::Link>) -> Self { unimplemented!() }
+/// #     fn into_link(self) -> core::ptr::NonNull<evenkeel::link::Link> { loop {} }
+/// #     unsafe fn from_link(_: core::ptr::NonNull<evenkeel::link::Link>) -> Self { loop {} }
 /// # }
 /// fn shared(_: impl Sync) {}
 /// shared(StealQueue::<Here, 2>::new());

@@ -115,6 +115,22 @@ impl TaskRef {
         Self(header)
     }
 
+    /// As a waker carries it.
+    #[inline]
+    pub(crate) fn to_data(self) -> *const () {
+        self.0.as_ptr().cast_const().cast()
+    }
+
+    /// The reverse of [`to_data`](Self::to_data).
+    ///
+    /// # Safety
+    /// The data came from there, and the task is alive as [`new`](Self::new) wants it.
+    #[inline]
+    pub(crate) unsafe fn of_data(data: *const ()) -> Self {
+        // SAFETY: it was made from a pointer that is not null and reaches the whole task.
+        Self(unsafe { NonNull::new_unchecked(data.cast_mut().cast()) })
+    }
+
     #[inline]
     pub(crate) fn as_ptr(self) -> NonNull<Header> {
         self.0

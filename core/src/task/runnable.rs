@@ -291,21 +291,14 @@ unsafe fn drop_reference(task: TaskRef) {
 }
 
 fn raw(task: TaskRef) -> RawWaker {
-    RawWaker::new(task.as_ptr().as_ptr().cast_const().cast(), &VTABLE)
+    RawWaker::new(task.to_data(), &VTABLE)
 }
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop);
 
-/// # Safety
-/// `data` is what `raw` made, and the waker's reference keeps the task alive.
-unsafe fn task(data: *const ()) -> TaskRef {
-    // SAFETY: `raw` made it from a pointer that is not null and reaches the whole task.
-    unsafe { TaskRef::new(NonNull::new_unchecked(data.cast_mut().cast())) }
-}
-
 unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: by the contract of the vtable.
-    let task = unsafe { task(data) };
+    let task = unsafe { TaskRef::of_data(data) };
     task.header().state.add_reference();
     raw(task)
 }
@@ -320,7 +313,7 @@ unsafe fn wake(data: *const ()) {
 
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: by the contract of the vtable.
-    let task = unsafe { task(data) };
+    let task = unsafe { TaskRef::of_data(data) };
     if task.header().state.activate() == Activated::Owed {
         schedule_of(task)(Runnable(task));
     }
@@ -328,5 +321,5 @@ unsafe fn wake_by_ref(data: *const ()) {
 
 unsafe fn drop(data: *const ()) {
     // SAFETY: by the contract of the vtable.
-    unsafe { drop_reference(task(data)) };
+    unsafe { drop_reference(TaskRef::of_data(data)) };
 }
