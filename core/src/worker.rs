@@ -304,7 +304,8 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
     }
 
     /// Looks at the clock once and fires the timers that are due, a batch at most; then dispatches
-    /// until the next look is due: about a microsecond, at most 64 dispatches, at least one. It looks at the inbox and at the reactor before each.
+    /// until the next look is due: about a microsecond, at most 64 dispatches, at least one. It looks
+    /// at the inbox and at the reactor before each.
     ///
     /// Allocates nothing. A system call is made only by a poll of the reactor.
     ///

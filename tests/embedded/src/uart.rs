@@ -42,7 +42,6 @@ const CLOCK_GATES: Register = unsafe { Register::at(0x400f_e104) };
 
 const FLAG_RECEIVE_EMPTY: u32 = 1 << 4;
 const FLAG_TRANSMIT_FULL: u32 = 1 << 5;
-const LINE_FIFO: u32 = 1 << 4;
 const LINE_8_BITS: u32 = 3 << 5;
 const CONTROL_ON: u32 = 1 | 1 << 8 | 1 << 9; // the device, its sender, its receiver
 const RECEIVED: u32 = 1 << 4 | 1 << 6; // so many bytes, or some byte for some time
@@ -51,7 +50,8 @@ const TRANSMITTED: u32 = 1 << 5;
 /// Switches it on. The speed is left as it is: a line that only qemu has does not mind.
 pub fn start() {
     CLOCK_GATES.write(CLOCK_GATES.read() | 1);
-    LINE_CONTROL.write(LINE_8_BITS | LINE_FIFO);
+    // Without its FIFO: switching that on empties it, and a byte may have come already.
+    LINE_CONTROL.write(LINE_8_BITS);
     CONTROL.write(CONTROL_ON);
     // SAFETY: no critical section is made of this interrupt's mask.
     unsafe { NVIC::unmask(Interrupt::Uart0) };
