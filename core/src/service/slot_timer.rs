@@ -12,6 +12,7 @@ use crate::service::context;
 use crate::service::home::Home;
 use crate::service::in_flight::InFlight;
 use crate::time::Instant;
+use crate::timers::Alarm;
 
 /// A future of no operation in the reactor: it ends when the deadline has passed.
 pub(crate) enum Set {
@@ -43,19 +44,20 @@ impl Home {
 
     /// Whether a token is that of a timer which has not fired: no reactor has anything to say of it.
     pub(super) fn is_timer(&self, token: Token) -> bool {
-        self.operations().find(token).is_some_and(|slot| slot.alarm().is_set())
+        self.alarm_that_is_set(token).is_some()
     }
 
     /// Ends an operation that is a timer and has not fired. Whether it is one.
     pub(crate) fn cancels_timer(&self, token: Token) -> bool {
-        let alarm = self.operations().slot(token).alarm();
-        let cancels = alarm.is_set();
-        if cancels {
-            // SAFETY: by the owner; it is set, and all timers of this home's slots are in its queue.
-            unsafe { alarm.clear(self.timers()) };
-            self.complete(Completion { token, result: 0 });
-        }
-        cancels
+        let Some(alarm) = self.alarm_that_is_set(token) else { return false };
+        // SAFETY: by the owner; it is set, and all timers of this home's slots are in its queue.
+        unsafe { alarm.clear(self.timers()) };
+        self.complete(Completion { token, result: 0 });
+        true
+    }
+
+    fn alarm_that_is_set(&self, token: Token) -> Option<&Alarm> {
+        self.operations().find(token).map(Slot::alarm).filter(|alarm| alarm.is_set())
     }
 }
 
