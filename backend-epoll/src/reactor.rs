@@ -182,7 +182,9 @@ impl Reactor for EpollReactor {
         token: Token,
         operation: Operation,
     ) -> Result<Submitted, Refused<Operation, io::Error>> {
-        let Operation::Poll { fd, interest } = operation;
+        let Operation::Poll { fd, interest } = operation else {
+            return Err(Refused { operation, error: io::ErrorKind::Unsupported.into() });
+        };
         match self.registrations.submit(&self.set, token, fd, interest) {
             Ok(()) => Ok(Submitted::Armed),
             Err(errno) => Err(Refused { operation, error: errno.into() }),

@@ -274,7 +274,7 @@ fn an_index_in_use_is_refused_with_the_operation() {
     watch(&mut reactor, 4, &event, Readable);
     let operation = Operation::Poll { fd: event.as_raw_fd(), interest: Writable };
     let refused = reactor.submit(Token::new(4, 2), operation).expect_err("it is in use");
-    assert_eq!(refused.operation, operation);
+    assert!(matches!(refused.operation, Operation::Poll { interest: Writable, .. }));
     assert_eq!(refused.error.kind(), std::io::ErrorKind::AlreadyExists);
     signal(&event);
     assert_eq!(look(&mut reactor), [(4, POLLIN)]);

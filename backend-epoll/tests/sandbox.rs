@@ -152,7 +152,7 @@ fn an_operation_for_which_the_kernel_has_no_room_comes_back() {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&more);
         let operation = Operation::Poll { fd, interest: Readable };
         let refused = reactor.submit(token(1), operation).expect_err("there is no room");
-        assert_eq!(refused.operation, operation);
+        assert!(matches!(refused.operation, Operation::Poll { .. }));
         assert_eq!(refused.error.raw_os_error(), Some(28));
         assert_eq!(reactor.readiness(), Readiness::Unknown, "nothing has ended");
         signal(&known);

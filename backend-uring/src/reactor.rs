@@ -382,16 +382,17 @@ fn bits(events: PollFlags) -> u32 {
     u32::from(events.bits())
 }
 
-fn request(operation: Operation) -> Request {
-    match operation {
+fn request(operation: &Operation) -> io::Result<Request> {
+    match *operation {
         Operation::Poll { fd, interest } => {
             let events = match interest {
                 Interest::Readable => PollFlags::IN,
                 Interest::Writable => PollFlags::OUT,
             };
             // The kernel adds POLLERR, POLLHUP, POLLNVAL and POLLRDHUP to these.
-            Request::Poll { fd, events: bits(events), multishot: false }
+            Ok(Request::Poll { fd, events: bits(events), multishot: false })
         }
+        _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
@@ -447,8 +448,13 @@ impl Reactor for UringReactor {
                 return Err(Refused { operation, error });
             }
         }
-        self.push(request(operation), token.as_u64(), Queued::Operation);
-        Ok(Submitted::Queued)
+        match request(&operation) {
+            Ok(request) => {
+                self.push(request, token.as_u64(), Queued::Operation);
+                Ok(Submitted::Queued)
+            }
+            Err(error) => Err(Refused { operation, error }),
+        }
     }
 
     /// Queues the cancel for the next poll. Makes a system call, `io_uring_enter`, only when the

@@ -1,32 +1,30 @@
-#![forbid(unsafe_code)]
+#![allow(unsafe_code)] // the promise of `IoReactor`
 //! The operations on file descriptors that the Linux reactors share, and mean the same by.
 
-use std::os::fd::RawFd;
+mod address;
+#[allow(unsafe_code)]
+mod memory;
+mod operation;
+#[allow(unsafe_code)]
+mod pool;
 
-/// What can be asked of a reactor on Linux.
+use std::io;
+
+pub use address::Address;
+pub use memory::{MOST_BYTES, Memory, MemoryList, Place};
+pub use operation::{Interest, Offset, Operation, SyncExtent};
+pub use pool::{BufferPool, Received};
+
+use crate::reactor::Reactor;
+
+/// A reactor of the operations on descriptors, whose word is relied upon.
 ///
-/// The descriptor is a number here, as in the kernel's own interface: a closed or wrong one is an
-/// error when the operation is submitted or completes, never undefined behaviour. One that is closed
-/// while an operation waits for it may end the operation or not, as the reactor says; the futures of
-/// [`Handle`](crate::Handle) hold on to what they are given, so it does not happen to them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
-    /// Waits until the descriptor is ready, once. The result is the set of poll(2)'s `POLL*` bits
-    /// that are there, or a negative error number. An error (`POLLERR`), a hang-up (`POLLHUP`) and
-    /// the peer's half-close (`POLLRDHUP`) count as ready in both directions.
-    Poll {
-        /// The descriptor.
-        fd: RawFd,
-        /// Ready for what.
-        interest: Interest,
-    },
-}
-
-/// What a descriptor is to be ready for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Interest {
-    /// A read would not block.
-    Readable,
-    /// A write would not block.
-    Writable,
-}
+/// # Safety
+/// It means by each [`Operation`] what is said there. In particular:
+/// - If a completion says that so many bytes were read, so many bytes of the memory that was lent have
+///   been written, from its start; and no more than it has room for. A buffer's number in a
+///   [`Place`] was taken from the pool of its flow, and nobody else has it.
+/// - A descriptor that a completion brings is open, and nobody else's.
+/// - Once a completion is reported nobody touches what was lent for it. Until then, or for ever, it is
+///   lent.
+pub unsafe trait IoReactor: Reactor<Operation = Operation, Error = io::Error> {}

@@ -39,7 +39,7 @@ impl<R: Live> Harness for Descriptors<R> {
     }
 
     fn number(&self, operation: &Operation) -> Option<u32> {
-        let Operation::Poll { fd, .. } = *operation;
+        let Operation::Poll { fd, .. } = *operation else { unreachable!("only these are made") };
         self.events.iter().find(|(_, event)| event.as_raw_fd() == fd).map(|(&number, _)| number)
     }
 
