@@ -2,7 +2,7 @@
 
 #[cfg(feature = "alloc")]
 use alloc::rc::Rc;
-use core::cell::RefCell;
+use core::cell::{RefCell, RefMut};
 use core::fmt;
 use core::future::Future;
 use core::marker::PhantomData;
@@ -10,7 +10,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::time::Duration;
 
-use crate::reactor::{Reactor, Readiness, Submitted, Token};
+use crate::reactor::{Reactor, Readiness, Refused, Submitted, Token};
 use crate::service::home::{Cancel, DriverHook, Home};
 use crate::service::home_ref::HomeRef;
 use crate::service::in_flight::InFlight;
@@ -165,6 +165,12 @@ impl<Operation, Error: fmt::Display> fmt::Display for SubmitError<Operation, Err
 impl<Operation: fmt::Debug, Error: fmt::Debug + fmt::Display> core::error::Error
     for SubmitError<Operation, Error>
 {
+}
+
+/// Why there is no slot for an operation.
+enum NoVacancy {
+    Ended,
+    Full { capacity: usize },
 }
 
 /// A worker's handle on the worker's own thread: spawns pinned tasks and submits operations.
@@ -349,8 +355,31 @@ impl<R: Reactor + 'static> Handle<R> {
         operation: R::Operation,
     ) -> Result<InFlight, SubmitError<R::Operation, R::Error>> {
         let home = &self.driver.home;
+        let (mut reactor, token) = match self.vacancy() {
+            Ok(vacancy) => vacancy,
+            Err(NoVacancy::Ended) => return Err(SubmitError::Ended(operation)),
+            Err(NoVacancy::Full { capacity }) => {
+                return Err(SubmitError::Full { operation, capacity });
+            }
+        };
+        if let Err(refused) = self.hand_in(&mut reactor, token, operation) {
+            // SAFETY: the worker's thread; the reactor did not keep the token.
+            unsafe { home.operations().give_back(token) };
+            let (operation, error) = (refused.operation, refused.error);
+            return Err(SubmitError::Refused { operation, error });
+        }
+        // SAFETY: just allocated.
+        Ok(unsafe { InFlight::new(home.clone(), token) })
+    }
+
+    /// A slot for an operation, and the reactor that is to have it.
+    ///
+    /// # Panics
+    /// If called from inside the reactor.
+    fn vacancy(&self) -> Result<(RefMut<'_, R>, Token), NoVacancy> {
+        let home = &self.driver.home;
         if home.is_ending() {
-            return Err(SubmitError::Ended(operation));
+            return Err(NoVacancy::Ended);
         }
         // First of all, since it is what may panic.
         let mut reactor = self.driver.reactor.borrow_mut();
@@ -363,22 +392,23 @@ impl<R: Reactor + 'static> Handle<R> {
             // SAFETY: as above.
             vacant = unsafe { home.operations().allocate() };
         }
-        let Some(token) = vacant else {
-            let capacity = home.operations().capacity();
-            return Err(SubmitError::Full { operation, capacity });
-        };
-        match reactor.submit(token, operation) {
-            Ok(Submitted::Armed) => home.count_armed(|armed| armed + 1),
-            Ok(Submitted::Queued) => {}
-            Err(refused) => {
-                // SAFETY: the worker's thread; the reactor did not keep the token.
-                unsafe { home.operations().give_back(token) };
-                let (operation, error) = (refused.operation, refused.error);
-                return Err(SubmitError::Refused { operation, error });
-            }
+        match vacant {
+            Some(token) => Ok((reactor, token)),
+            None => Err(NoVacancy::Full { capacity: home.operations().capacity() }),
         }
-        // SAFETY: just allocated.
-        Ok(unsafe { InFlight::new(home.clone(), token) })
+    }
+
+    /// Gives the reactor an operation, under the token of the slot that was just allocated for it.
+    fn hand_in(
+        &self,
+        reactor: &mut R,
+        token: Token,
+        operation: R::Operation,
+    ) -> Result<(), Refused<R::Operation, R::Error>> {
+        if reactor.submit(token, operation)? == Submitted::Armed {
+            self.driver.home.count_armed(|armed| armed + 1);
+        }
+        Ok(())
     }
 
     /// The handle for other threads.
@@ -506,47 +536,106 @@ impl<R> fmt::Debug for Handle<R> {
     }
 }
 
+/// What the futures of operations on descriptors do with their slots.
 #[cfg(feature = "io")]
-mod on_descriptors {
-    use std::io;
-    use std::os::fd::{AsFd, AsRawFd};
+mod holding {
+    use super::{Handle, NoVacancy};
+    use crate::operation::{Held, Orphaned};
+    use crate::reactor::{Reactor, Token};
+    use core::task::{Poll, Waker};
 
-    use super::{Handle, SubmitError};
-    use crate::io::{Interest, Operation};
-    use crate::operation::Orphaned;
-    use crate::reactor::Reactor;
-
-    impl<R: Reactor<Operation = Operation, Error = io::Error> + 'static> Handle<R> {
-        /// Waits until a descriptor is ready, once; gives poll(2)'s `POLL*` bits that are there. An
-        /// error, a hang-up or the peer's half-close counts as ready.
+    impl<R> Handle<R> {
+        /// The future leaves an operation before it has its result. The operation is cancelled at
+        /// once, so that its descriptor may be closed.
         ///
-        /// The descriptor is held until the wait ends or is dropped, so it can't be closed under
-        /// the operation. Allocates nothing; at most one system call, when first polled.
-        ///
-        /// # Errors
-        /// What the reactor says: a descriptor that is none, no room for another operation, a
-        /// worker that has ended.
-        pub async fn ready(&self, fd: impl AsFd, interest: Interest) -> io::Result<u32> {
-            let operation = Operation::Poll { fd: fd.as_fd().as_raw_fd(), interest };
-            let result = self.submit(operation).map_err(into_io)?.await.map_err(orphaned)?;
-            u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+        /// # Safety
+        /// As for [`poll_holding`](Self::poll_holding); the future does not come back.
+        pub(crate) unsafe fn leave(&self, token: Token) {
+            // SAFETY: passed on to the caller; a handle does not leave the worker's thread.
+            unsafe { self.driver.home.leave_here(token) };
         }
     }
 
-    fn into_io(error: SubmitError<Operation, io::Error>) -> io::Error {
-        match error {
-            SubmitError::Refused { error, .. } => error,
-            SubmitError::Full { .. } => {
-                io::Error::new(io::ErrorKind::QuotaExceeded, error.to_string())
+    /// Why an operation that holds something was not started.
+    pub(crate) enum NotStarted<E> {
+        Ended,
+        Full { capacity: usize },
+        Refused(E),
+    }
+
+    impl<R: Reactor + 'static> Handle<R> {
+        /// Has a value held by a slot, and submits the operation that is made of it in its place.
+        pub(crate) fn submit_holding<T: Held>(
+            &self,
+            value: T,
+            make: impl FnOnce(&mut T) -> Result<R::Operation, R::Error>,
+        ) -> Result<Token, (T, NotStarted<R::Error>)> {
+            let operations = self.driver.home.operations();
+            let (mut reactor, token) = match self.vacancy() {
+                Ok(vacancy) => vacancy,
+                Err(NoVacancy::Ended) => return Err((value, NotStarted::Ended)),
+                Err(NoVacancy::Full { capacity }) => {
+                    return Err((value, NotStarted::Full { capacity }));
+                }
+            };
+            let hold = operations.slot(token).hold();
+            // SAFETY: the worker's thread; the slot was just allocated, so it holds nothing. The
+            // place is not touched otherwise before the value is taken.
+            let operation = make(unsafe { &mut *hold.put(value) });
+            let started = operation.and_then(|operation| {
+                self.hand_in(&mut reactor, token, operation).map_err(|refused| refused.error)
+            });
+            started.map(|()| token).map_err(|error| {
+                // SAFETY: just put there; the reactor did not keep the token.
+                let value = unsafe {
+                    let value = hold.take();
+                    operations.give_back(token);
+                    value
+                };
+                (value, NotStarted::Refused(error))
+            })
+        }
+
+        /// The look of the future at an operation that holds a `T`. When it is ready the future has
+        /// left its slot.
+        ///
+        /// # Safety
+        /// The token is of such an operation, submitted here, and has not been left; this is its one
+        /// future, on the worker's thread.
+        pub(crate) unsafe fn poll_holding<T: Held>(
+            &self,
+            token: Token,
+            waker: &Waker,
+        ) -> Poll<Result<(T, i32), Orphaned>> {
+            let home = &self.driver.home;
+            let operations = home.operations();
+            // SAFETY: the caller's.
+            match unsafe { operations.poll(token, waker) } {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(result) => {
+                    let hold = operations.slot(token).hold();
+                    // SAFETY: it has ended with a result, so the kernel has done with what is held.
+                    let output = result.map(|result| (unsafe { hold.take() }, result));
+                    // SAFETY: the caller's; the future does not come back.
+                    unsafe { home.leave_here(token) };
+                    Poll::Ready(output)
+                }
             }
-            SubmitError::Ended(_) => io::Error::new(io::ErrorKind::NotConnected, error.to_string()),
         }
-    }
 
-    fn orphaned(error: Orphaned) -> io::Error {
-        io::Error::new(io::ErrorKind::NotConnected, error)
+        /// Asks for an early end of an operation whose future stays.
+        ///
+        /// # Panics
+        /// If called from inside the reactor.
+        pub(crate) fn cancel(&self, token: Token) {
+            if !self.driver.home.is_ending() {
+                self.driver.reactor.borrow_mut().cancel(token);
+            }
+        }
     }
 }
+#[cfg(feature = "io")]
+pub(crate) use holding::NotStarted;
 
 /// A worker's handle on other threads: submits tasks to its inbox, asks how it is, and stops it.
 ///
@@ -633,6 +722,15 @@ impl<R> Remote<R> {
     #[must_use]
     pub fn armed(&self) -> usize {
         self.home.armed()
+    }
+
+    /// How many operations could not be taken back from the reactor when the worker ended, within
+    /// [`WorkerConfig::drain`](crate::WorkerConfig::drain): what they hold, such as buffers, is left to the
+    /// kernel for good. None while it runs.
+    #[cfg(feature = "io")]
+    #[must_use]
+    pub fn leaked(&self) -> usize {
+        self.home.leaked()
     }
 
     /// What the worker has done since its start.

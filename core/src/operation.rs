@@ -84,7 +84,7 @@
 //!                               └──(4) future dropped──────┴──► GONE
 //!   GONE ──(5) by the owner's own thread: cancelled at once, or freed if DONE
 //!        └─(6) by another: + ROUTED; the owner takes the node, cancels, or frees if DONE
-//!   DONE + GONE − ROUTED ──(7)──► vacant, the generation one higher
+//!   DONE + GONE − ROUTED ──(7)──► vacant, the generation one higher; what the slot held is dropped
 //! ```
 
 #[cfg(feature = "alloc")]
@@ -100,11 +100,16 @@ use crate::task::node::{Kind, Node};
 #[cfg(feature = "std")]
 use crate::timers::Alarm;
 
+#[cfg(feature = "io")]
+#[allow(unsafe_code)]
+mod hold;
 #[allow(unsafe_code)]
 mod operations;
 #[allow(unsafe_code)]
 mod waiting;
 
+#[cfg(feature = "io")]
+pub(crate) use hold::{HELD_BYTES, Held, Hold};
 pub use operations::{AlreadyOwned, Arrival, Full, OperationStorage, Operations, Pending};
 pub(crate) use waiting::{Reach, Waiting};
 
@@ -136,6 +141,9 @@ pub(crate) struct Slot {
     /// The owner's: of an operation that is a timer.
     #[cfg(feature = "std")]
     alarm: Alarm,
+    /// What the kernel may reach until the operation has ended.
+    #[cfg(feature = "io")]
+    hold: Hold,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,6 +169,8 @@ impl Slot {
                 tenancy: Cell::new(Tenancy::Occupied),
                 #[cfg(feature = "std")]
                 alarm: Alarm::new(),
+                #[cfg(feature = "io")]
+                hold: Hold::new(),
             }
         }
     }
@@ -175,6 +185,12 @@ impl Slot {
     #[cfg(feature = "std")]
     pub(crate) fn alarm(&self) -> &Alarm {
         &self.alarm
+    }
+
+    /// The owner's, and that of a future which is on its thread.
+    #[cfg(feature = "io")]
+    pub(crate) fn hold(&self) -> &Hold {
+        &self.hold
     }
 }
 
@@ -333,9 +349,25 @@ impl Table {
             // Ordering: Relaxed, the owner is the only one to set `DONE`.
             let ended = slot.state.load(Ordering::Relaxed) & DONE != 0;
             if slot.tenancy.get() == Tenancy::Occupied && !ended {
+                #[cfg(feature = "io")]
+                slot.hold.leak();
                 self.finish(slot, DONE | ORPHANED).into_iter().for_each(&mut wake);
             }
         }
+    }
+
+    /// The operations that have not ended and hold something that the kernel may reach.
+    ///
+    /// # Safety
+    /// By the owner.
+    #[cfg(feature = "io")]
+    pub(crate) unsafe fn laden(&self) -> impl Iterator<Item = Token> {
+        self.slots.iter().filter_map(|slot| {
+            // Ordering: Relaxed, the owner is the only one to set `DONE`.
+            let ended = slot.state.load(Ordering::Relaxed) & DONE != 0;
+            let laden = slot.tenancy.get() == Tenancy::Occupied && !ended && slot.hold.is_laden();
+            laden.then(|| slot.token())
+        })
     }
 
     /// Publishes the end, and frees the slot if nobody is left to read of it.
@@ -451,6 +483,13 @@ impl Table {
 
     /// Transition 7.
     fn vacate(&self, slot: &Slot) {
+        // First, while nobody can be given the slot: dropping what is held may run anything.
+        // SAFETY: `DONE` and `GONE`, so there is a result, and the future is gone; or given back,
+        // and then nothing is held.
+        #[cfg(feature = "io")]
+        unsafe {
+            slot.hold.release(slot.result.with(|place| *place));
+        }
         slot.generation.set(Token::new(0, slot.generation.get().wrapping_add(1)).generation());
         slot.tenancy.set(Tenancy::Vacant(self.vacant.replace(slot.index.get())));
         // SAFETY: `DONE` and `GONE`, or given back by who is owner and future: the cell is the

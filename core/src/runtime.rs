@@ -70,6 +70,10 @@ pub enum StopError<E> {
     /// The worker has not ended in time: a task of it does not give way. The thread is left to
     /// itself, and so is all that its tasks hold.
     TimedOut(Duration),
+    /// The worker has ended, but so many operations could not be taken back from the kernel in time.
+    /// What they hold, such as buffers, is left to it for good.
+    #[cfg(feature = "io")]
+    Leaked(usize),
     /// The thread panicked.
     Panicked,
 }
@@ -82,6 +86,13 @@ impl<E: fmt::Display> fmt::Display for StopError<E> {
                 f,
                 "the worker did not end within {bound:?}; a task of it does not give way, and its \
                  thread is left to itself"
+            ),
+            #[cfg(feature = "io")]
+            Self::Leaked(operations) => write!(
+                f,
+                "the worker ended while {operations} operations were still in the kernel's hands; \
+                 their buffers are left to it and never freed; let operations end before the \
+                 worker, or give it more time (WorkerConfig::drain)"
             ),
             Self::Panicked => f.write_str("the worker's thread panicked"),
         }
@@ -223,6 +234,10 @@ where
         // It has sent its last word: what is left is the end of the thread itself.
         match self.thread.take().map(thread::JoinHandle::join) {
             Some(Err(_)) => Err(StopError::Panicked),
+            #[cfg(feature = "io")]
+            Some(Ok(())) | None if result.is_ok() && self.remote.leaked() > 0 => {
+                Err(StopError::Leaked(self.remote.leaked()))
+            }
             Some(Ok(())) | None => result,
         }
     }

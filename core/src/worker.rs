@@ -6,6 +6,8 @@ use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::fmt;
 use core::num::NonZeroU32;
+#[cfg(feature = "io")]
+use core::time::Duration;
 
 use crate::handle::{Driver, Handle, Remote};
 use crate::reactor::{Completions, Polled, Reactor, Readiness, Wait};
@@ -37,11 +39,14 @@ pub struct WorkerConfig {
     operations: usize,
     poll_share: PollShare,
     context: Option<ContextHook>,
+    #[cfg(feature = "io")]
+    drain: Duration,
 }
 
 impl WorkerConfig {
     /// How many operations may be in flight at once: 4096 unless said. The room is allocated when
-    /// the worker is made, about 100 bytes for each. Below 2^32 - 1, or making the worker panics.
+    /// the worker is made, about 100 bytes for each, and with the feature `io` 200 more, for what
+    /// they hold. Below 2^32 - 1, or making the worker panics.
     /// A worker in a static has as many as its [`WorkerStorage`] says. With `std` the timers of
     /// [`sleep`](crate::sleep) and its like are among them; those of a [`Handle`] are not.
     #[cfg(feature = "alloc")]
@@ -55,6 +60,16 @@ impl WorkerConfig {
     #[must_use]
     pub fn poll_share(self, poll_share: PollShare) -> Self {
         Self { poll_share, ..self }
+    }
+
+    /// How long the worker's end may wait for operations that hold a buffer and have been cancelled:
+    /// 1 s unless said. The kernel ends them at once, except for transfers from and to files that
+    /// have begun. What has not ended by then is left to it for good, and its number is said by
+    /// [`Remote::leaked`].
+    #[cfg(feature = "io")]
+    #[must_use]
+    pub fn drain(self, bound: Duration) -> Self {
+        Self { drain: bound, ..self }
     }
 
     /// How to tell the context in which the worker ticks from others, above all from interrupt
@@ -94,6 +109,8 @@ impl Default for WorkerConfig {
             operations: 4096,
             poll_share: PollShare::default(),
             context: None,
+            #[cfg(feature = "io")]
+            drain: Duration::from_secs(1),
         }
     }
 }
@@ -225,6 +242,8 @@ pub struct Worker<R: Reactor + 'static, C: Clock + 'static> {
     service: Service,
     /// Dispatches since the last look at the clock.
     since_look: u32,
+    #[cfg(feature = "io")]
+    drain: Duration,
 }
 
 impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
@@ -259,7 +278,14 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
             turn: Lane::Local,
             found: Completions::new(),
         };
-        Self { driver, stride: Stride::new(), service, since_look: 0 }
+        Self {
+            driver,
+            stride: Stride::new(),
+            service,
+            since_look: 0,
+            #[cfg(feature = "io")]
+            drain: config.drain,
+        }
     }
 
     /// The handle for this thread.
@@ -334,7 +360,7 @@ impl<R: Reactor + 'static, C: Clock + 'static> Worker<R, C> {
             self.driver.home.decline_call();
             return Ok(tick);
         }
-        let Self { driver, stride, service, since_look } = self;
+        let Self { driver, stride, service, since_look, .. } = self;
         let driver = &**driver;
         let home = &*driver.home;
         let _ticking = Ticking::enter(home);
@@ -617,9 +643,38 @@ impl Look {
 
 impl<R: Reactor, C: Clock> Drop for Worker<R, C> {
     fn drop(&mut self) {
-        let _ticking = Ticking::enter(&self.driver.home);
-        self.driver.home.close();
-        self.driver.home.set_driver(None);
+        let driver = &*self.driver;
+        let _ticking = Ticking::enter(&driver.home);
+        driver.home.close(|| {
+            #[cfg(feature = "io")]
+            drain(driver, self.drain, &mut self.service.found);
+        });
+        driver.home.set_driver(None);
+    }
+}
+
+/// Cancels the operations that hold something which the kernel may reach, and waits until the
+/// reactor has reported their ends, within the bound. What is in flight besides ends with the
+/// reactor.
+#[cfg(feature = "io")]
+fn drain<R: Reactor, C: Clock>(driver: &Driver<R, C>, bound: Duration, found: &mut Completions) {
+    let (home, deadline) = (&*driver.home, driver.clock.now() + bound);
+    for token in home.laden() {
+        driver.reactor.borrow_mut().cancel(token);
+    }
+    // As many looks as there may be ends, and as many again for what is woken or is nobody's: a clock
+    // that stands still is waited for no longer than that.
+    let mut looks = 64 + 2 * home.operations().capacity();
+    while looks > 0 && home.laden().next().is_some() && driver.clock.now() < deadline {
+        looks -= 1;
+        found.clear();
+        let polled = driver.reactor.borrow_mut().poll(Wait::Until(deadline), found);
+        for &completion in found.as_slice() {
+            home.complete_at_end(completion);
+        }
+        if polled.is_err() && found.as_slice().is_empty() {
+            return;
+        }
     }
 }
 

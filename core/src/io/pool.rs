@@ -112,7 +112,6 @@ impl BufferPool {
     ///
     /// # Safety
     /// The number is the caller's, and so many bytes were written.
-    #[allow(dead_code)]
     pub(crate) unsafe fn received(&self, number: u16, length: usize) -> Received {
         assert!(number < self.shared.count && length <= self.shared.size);
         Received { pool: self.clone(), number, length }

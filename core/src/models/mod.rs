@@ -353,7 +353,7 @@ impl Bench {
 
     fn close(&self) {
         let _ticking = Ticking::enter(&self.home);
-        self.home.close();
+        self.home.close(|| ());
     }
 
     /// At the end of a model: closes, and sees that nothing is left of the worker nor of any task.

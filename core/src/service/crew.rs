@@ -273,12 +273,12 @@ mod tests {
             home
         });
         // One of each three turns begins at the one who stays.
-        homes[..2].iter().for_each(|home| home.close());
+        homes[..2].iter().for_each(|home| home.close(|| ()));
         crew.turn.store(usize::MAX - 3, Ordering::Relaxed);
         for _ in 0..6 {
             assert!(crew.anybody().is_some());
         }
-        homes[2].close();
+        homes[2].close(|| ());
         assert!(crew.anybody().is_none());
     }
 }

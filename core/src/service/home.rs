@@ -49,6 +49,9 @@ pub(crate) struct Home {
     pub(super) operations: Table,
     /// How many operations the kernel has.
     armed: AtomicUsize,
+    /// How many had not ended when the worker did, and hold what the kernel may reach.
+    #[cfg(feature = "io")]
+    leaked: AtomicUsize,
     stop: AtomicU32,
     /// How many have come to clear the inbox of a worker that is gone, since it was last clear.
     clearing: AtomicU32,
@@ -174,6 +177,8 @@ impl Home {
             notifier,
             operations: Table::new(slots),
             armed: AtomicUsize::new(0),
+            #[cfg(feature = "io")]
+            leaked: AtomicUsize::new(0),
             stop: AtomicU32::new(0),
             clearing: AtomicU32::new(0),
             identity,
@@ -238,13 +243,18 @@ impl Home {
     pub(crate) unsafe fn leave(&self, token: Token) {
         if context::is_ticking(self) {
             // SAFETY: the owner is this thread; the rest is the caller's.
-            let left = unsafe { self.operations.leave_here(token) };
-            match left {
-                Left::Cancel(token) if self.cancel_here(token) == Cancel::Asked => return,
-                Left::Nothing => return,
-                Left::Cancel(_) => {}
-            }
+            unsafe { self.leave_here(token) };
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { self.leave_from_elsewhere(token) };
         }
+    }
+
+    /// Transition 6.
+    ///
+    /// # Safety
+    /// As `leave`.
+    unsafe fn leave_from_elsewhere(&self, token: Token) {
         // SAFETY: the caller's; the node of a slot that is not in an inbox, which lives as long as
         // the table.
         unsafe {
@@ -300,6 +310,12 @@ impl Home {
         // Ordering: Acquire, pairs with the Release of `count_armed`: who finds an operation armed
         // finds what was done before it was.
         self.armed.load(Ordering::Acquire)
+    }
+
+    #[cfg(feature = "io")]
+    pub(crate) fn leaked(&self) -> usize {
+        // Ordering: Acquire, pairs with the Release of `leak_laden`.
+        self.leaked.load(Ordering::Acquire)
     }
 
     pub(crate) fn operations(&self) -> &Table {
@@ -536,6 +552,51 @@ impl Home {
         }
     }
 
+    /// The same at the worker's end: whoever waits is not a task of this worker.
+    #[cfg(feature = "io")]
+    pub(crate) fn complete_at_end(&self, completion: Completion) {
+        // SAFETY: by the owner.
+        let completed = unsafe { self.operations.complete(completion.token, completion.result) };
+        if let Completed::Ended(waker) = completed {
+            waker.into_iter().for_each(cell::wake);
+        }
+    }
+
+    /// A future leaves its operation: transition 5. When this has returned the reactor has been
+    /// asked for the operation's end, unless it is at work on this very thread.
+    ///
+    /// # Safety
+    /// As `leave`.
+    pub(crate) unsafe fn leave_here(&self, token: Token) {
+        // SAFETY: by the owner; the rest is the caller's.
+        match unsafe { self.operations.leave_here(token) } {
+            Left::Cancel(token) if self.cancel_here(token) == Cancel::ReactorBusy => {
+                // SAFETY: the caller's.
+                unsafe { self.leave_from_elsewhere(token) };
+            }
+            Left::Cancel(_) | Left::Nothing => {}
+        }
+    }
+
+    /// The operations that have not ended and hold something that the kernel may reach.
+    #[cfg(feature = "io")]
+    pub(crate) fn laden(&self) -> impl Iterator<Item = Token> {
+        // SAFETY: by the owner.
+        unsafe { self.operations.laden() }
+    }
+
+    /// Leaves the memory of operations that could not be taken back to the kernel, for good: what
+    /// they hold, and their table.
+    #[cfg(feature = "io")]
+    fn leak_laden(&self) {
+        let laden = self.laden().count();
+        if laden > 0 {
+            // Ordering: Release, pairs with the Acquire of `leaked`.
+            self.leaked.fetch_add(laden, Ordering::Release);
+            core::mem::forget(self.reference());
+        }
+    }
+
     /// The worker's timers.
     #[inline]
     pub(crate) fn timers(&self) -> &TimerQueue {
@@ -616,8 +677,8 @@ impl Home {
     }
 
     /// The worker's end: drops the futures of all tasks that it knows, on this thread, and whatever
-    /// is in the inbox. Nothing comes back after it.
-    pub(crate) fn close(&self) {
+    /// is in the inbox. In between the reactor is drained. Nothing comes back after it.
+    pub(crate) fn close(&self, drain: impl FnOnce()) {
         self.mine.wake_to.set(WakeTo::Nowhere);
         self.request_stop();
         self.leave_team();
@@ -625,6 +686,9 @@ impl Home {
             // SAFETY: known and not ended, or it would not be in the list; none is being polled.
             unsafe { self.cancel(task) };
         }
+        drain();
+        #[cfg(feature = "io")]
+        self.leak_laden();
         // SAFETY: by the owner.
         unsafe { self.operations.orphan_all(cell::wake) };
         self.count_armed(|_| 0);
