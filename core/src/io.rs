@@ -58,7 +58,7 @@ mod whole;
 
 use std::io;
 
-pub use address::Address;
+pub use address::{Address, KernelAddress};
 pub use buffer::{Buffer, BufferMut, Slice};
 pub use flow::{Accepts, Receives};
 pub use future::{Io, Request};
