@@ -53,6 +53,8 @@
 mod builder;
 mod doubt;
 mod error;
+#[allow(unsafe_code)]
+mod kept;
 mod notifier;
 mod reactor;
 #[allow(unsafe_code)]

@@ -17,6 +17,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use crate::doubt::{Doubt, Flag};
+use crate::kept::{After, Kept, Met, NotKept, Taken};
 use crate::notifier::Notifier;
 use crate::ring::{Event, Posts, Request, Ring};
 use crate::setup::{Mode, Rung};
@@ -39,6 +40,9 @@ const LOOK: usize = 2 * POLL_BATCH;
 const PATIENCE: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// How long the reactor's end waits for what the kernel has.
+const DRAIN: Duration = Duration::from_millis(100);
+
 /// The longest span that the kernel is asked to wait: 36 years, far from the end of its clock, which
 /// comes 292 years after the start of the system. A wait that is longer is asked for again.
 const LONGEST: Duration = Duration::from_nanos(1 << 60);
@@ -49,7 +53,9 @@ const LONGEST: Duration = Duration::from_nanos(1 << 60);
 /// that enters the kernel it belongs to that thread; in [`Mode::Deferred`] the kernel refuses it to
 /// all others from then on, with an error of the kind `AlreadyExists`.
 ///
-/// Dropping it closes the ring. Operations in flight end without a completion.
+/// Dropping it closes the ring. Operations in flight end without a completion. If some lend memory it
+/// cancels them first, and waits until the kernel has let go of it, 100 ms at most; what it has not by
+/// then, as a transfer from or to a slow file, it keeps, and what the reactor holds for it is leaked.
 ///
 /// A process that forks does not share it with the child: there, using it ends in a fault. A
 /// program that is started in its place inherits no descriptor.
@@ -77,6 +83,13 @@ pub struct UringReactor {
     cancels: VecDeque<Token>,
     wakes: Wakes,
     doubt: Doubt,
+    /// The operations that lend memory, or may have to be tried again.
+    kept: Kept,
+    /// Those of them that are to be asked for again and found no room. Not empty only while the
+    /// submission queue is full.
+    again: VecDeque<Token>,
+    /// How many requests have been queued in all.
+    pushed: u64,
     /// Operations that the kernel has taken since the last poll.
     armed: usize,
     /// Looks that go by before what is queued counts again: see [`PATIENCE`].
@@ -157,6 +170,9 @@ impl UringReactor {
             cancels: VecDeque::with_capacity(ring.capacity()),
             wakes: Wakes::Answered,
             doubt: Doubt::default(),
+            kept: Kept::default(),
+            again: VecDeque::with_capacity(ring.capacity()),
+            pushed: 0,
             armed: 0,
             patience: 0,
             ring,
@@ -185,16 +201,44 @@ impl UringReactor {
         let pushed = self.ring.push(request, number);
         if pushed {
             self.queued.push_back(whose);
+            self.pushed += 1;
         }
         pushed
     }
 
-    /// Queues the cancels that have waited for room.
-    fn push_cancels(&mut self) {
+    /// Queues the request of an operation that is kept, for which there is room.
+    fn push_kept(&mut self, token: Token, whose: Queued) {
+        let entry = self.kept.request(token, self.pushed);
+        let pushed = self.ring.push_entry(&entry);
+        debug_assert!(pushed, "the caller has looked for room");
+        self.queued.push_back(whose);
+        self.pushed += 1;
+    }
+
+    /// Asks again for an operation that is kept, as soon as there is room.
+    fn ask_again(&mut self, token: Token) {
+        if self.has_room() {
+            self.push_kept(token, Queued::Own);
+        } else {
+            self.again.push_back(token);
+        }
+    }
+
+    /// Queues what has waited for room.
+    fn push_waiting(&mut self) {
+        while self.has_room() {
+            let Some(token) = self.again.pop_front() else { break };
+            self.push_kept(token, Queued::Own);
+        }
         while self.has_room() {
             let Some(token) = self.cancels.pop_front() else { return };
             self.push(Request::Cancel { target: token.as_u64() }, CANCEL, Queued::Own);
         }
+    }
+
+    /// Whether the request with this number stands in the submission queue still.
+    fn is_queued(&self, number: u64) -> bool {
+        number >= self.pushed - self.queued.len() as u64
     }
 
     /// Watches the notifier, from now on or still. `false` if there is no room for the request.
@@ -233,7 +277,7 @@ impl UringReactor {
         let operations = |whose: &Queued| *whose == Queued::Operation;
         self.armed += self.queued.drain(..taken).filter(operations).count();
         let rest = !self.queued.is_empty();
-        self.push_cancels();
+        self.push_waiting();
 
         let refused = match result {
             Ok(()) => false,
@@ -330,7 +374,15 @@ impl UringReactor {
                 }
                 token => {
                     let token = Token::from_u64(token);
-                    found.push(Completion { token, result: event.result });
+                    let result = match self.kept.event(token, event.result) {
+                        After::Ask => {
+                            self.ask_again(token);
+                            continue;
+                        }
+                        After::NotKept => event.result,
+                        After::Ended(result) => result,
+                    };
+                    found.push(Completion { token, result });
                     reaped.reported += 1;
                 }
             }
@@ -382,18 +434,11 @@ fn bits(events: PollFlags) -> u32 {
     u32::from(events.bits())
 }
 
-fn request(operation: &Operation) -> io::Result<Request> {
-    match *operation {
-        Operation::Poll { fd, interest } => {
-            let events = match interest {
-                Interest::Readable => PollFlags::IN,
-                Interest::Writable => PollFlags::OUT,
-            };
-            // The kernel adds POLLERR, POLLHUP, POLLNVAL and POLLRDHUP to these.
-            Ok(Request::Poll { fd, events: bits(events), multishot: false })
-        }
-        _ => Err(io::ErrorKind::Unsupported.into()),
-    }
+fn watched_for(interest: Interest) -> u32 {
+    bits(match interest {
+        Interest::Readable => PollFlags::IN,
+        Interest::Writable => PollFlags::OUT,
+    })
 }
 
 /// The operations are on descriptors; the error is the system's.
@@ -448,18 +493,37 @@ impl Reactor for UringReactor {
                 return Err(Refused { operation, error });
             }
         }
-        match request(&operation) {
-            Ok(request) => {
-                self.push(request, token.as_u64(), Queued::Operation);
+        if let Operation::Poll { fd, interest } = operation {
+            // The kernel adds POLLERR, POLLHUP, POLLNVAL and POLLRDHUP to these.
+            let request = Request::Poll { fd, events: watched_for(interest), multishot: false };
+            self.push(request, token.as_u64(), Queued::Operation);
+            return Ok(Submitted::Queued);
+        }
+        match self.kept.keep(token, operation) {
+            Ok(Taken::ToBeAsked) => {
+                self.push_kept(token, Queued::Operation);
                 Ok(Submitted::Queued)
             }
-            Err(error) => Err(Refused { operation, error }),
+            Ok(Taken::Flow) => Ok(Submitted::Armed),
+            Err(NotKept(operation, errno)) => Err(Refused { operation, error: errno.into() }),
         }
     }
 
     /// Queues the cancel for the next poll. Makes a system call, `io_uring_enter`, only when the
     /// queue is full. If it remains full the token is kept, and queued as soon as there is room.
+    ///
+    /// An operation that is still queued is handed to the kernel first, by one `io_uring_enter`: what
+    /// the kernel has taken holds on to its file, and the number of the descriptor is not needed any
+    /// more.
     fn cancel(&mut self, token: Token) {
+        match self.kept.cancel(token) {
+            Met::Flow => return self.ask_again(token),
+            Met::Over => return,
+            Met::Asked(number) if self.is_queued(number) => {
+                let _ = self.flush();
+            }
+            Met::NotKept | Met::Asked(_) | Met::Waits => {}
+        }
         if !self.has_room() {
             // What keeps the kernel from working is reported by the poll that follows.
             let _ = self.flush();
@@ -533,6 +597,26 @@ impl Reactor for UringReactor {
 
     fn notifier(&self) -> Waker {
         Waker::from(Arc::clone(&self.notifier))
+    }
+}
+
+/// Takes back what the kernel has, since it ends the operations of a ring that is closed only by and by,
+/// and may write to what they lend meanwhile.
+impl Drop for UringReactor {
+    fn drop(&mut self) {
+        let end = self.clock.now() + DRAIN;
+        let tokens: Vec<Token> = self.kept.tokens().collect();
+        for token in tokens {
+            self.cancel(token);
+        }
+        let mut found = Completions::new();
+        while self.kept.calls() > 0 && self.clock.now() < end {
+            found.clear();
+            // On a thread that the ring does not belong to nothing can be taken back.
+            if self.poll(Wait::Until(end), &mut found).is_err() {
+                return;
+            }
+        }
     }
 }
 

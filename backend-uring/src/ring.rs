@@ -11,6 +11,18 @@ use io_uring::squeue::{self, SubmissionQueue};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode};
 
+/// A request that refers to memory, by the promise of who made it.
+pub(crate) struct Sqe(squeue::Entry);
+
+impl Sqe {
+    /// # Safety
+    /// What the entry refers to stays in place, and is the kernel's, until it has posted the last
+    /// completion of this request, or for ever.
+    pub(crate) unsafe fn new(entry: squeue::Entry) -> Self {
+        Self(entry)
+    }
+}
+
 /// What the kernel is asked for. Nothing of it refers to memory that somebody else owns.
 #[derive(Clone, Copy)]
 pub(crate) enum Request {
@@ -147,10 +159,16 @@ impl Ring {
                 opcode::Timeout::new(&raw const *self.timeout).count(1).build()
             }
         };
-        let entry: squeue::Entry = entry.user_data(number);
-        // SAFETY: the only memory that an entry refers to is `self.timeout`, which the kernel
+        // SAFETY: the only memory that the entry refers to is `self.timeout`, which the kernel
         // copies in the enter that takes the entry. It lives as long as the queue.
-        unsafe { self.submissions.push(&entry) }.is_ok()
+        let entry = unsafe { Sqe::new(entry.user_data(number)) };
+        self.push_entry(&entry)
+    }
+
+    /// Queues a request that carries its number; `false` if there is no room.
+    pub(crate) fn push_entry(&mut self, entry: &Sqe) -> bool {
+        // SAFETY: by the promise of `Sqe::new`.
+        unsafe { self.submissions.push(&entry.0) }.is_ok()
     }
 
     /// Makes this thread the one that the ring belongs to. One system call, `io_uring_register`.

@@ -462,9 +462,30 @@ fn a_pools_buffer_goes_to_the_taker_and_back() {
             let Poll::Ready(Ok(Some(piece))) = poll(next.as_mut()) else { panic!("it is there") };
             assert_eq!((&piece[..], pool.vacant()), (&b"piece"[..], 1));
             drop(piece);
+            assert_eq!(pool.vacant(), 2);
         }
-        assert_eq!(pool.vacant(), 2);
     }
+    // What came for nobody is there for the next, who asks for nothing.
+    {
+        let Poll::Ready(Ok(Some(piece))) = poll(pin!(pieces.next_piece())) else { panic!("lost") };
+        assert_eq!((&piece[..], pool.vacant()), (&b"piece"[..], 1));
+        assert!(bench.reactor.state.borrow().in_flight.is_empty());
+    }
+    assert_eq!(pool.vacant(), 2);
+    // While one that was dropped has not ended nobody else asks: what comes keeps its order.
+    let mut dropped = Box::pin(pieces.next_piece());
+    assert!(poll(dropped.as_mut()).is_pending());
+    drop(dropped);
+    let (token, _) = bench.take();
+    let mut after = Box::pin(pieces.next_piece());
+    assert!(poll(after.as_mut()).is_pending());
+    assert!(bench.reactor.state.borrow().in_flight.is_empty());
+    bench.complete(token, -CANCELED);
+    assert!(poll(after.as_mut()).is_pending());
+    let (token, _) = bench.take();
+    bench.complete(token, -CANCELED);
+    drop(after);
+    bench.settle();
     let mut next = Box::pin(pieces.next_piece());
     assert!(poll(next.as_mut()).is_pending());
     let (token, _) = bench.take();

@@ -84,7 +84,7 @@ const AF_INET6: u16 = 10;
 #[repr(C, align(8))]
 pub struct KernelAddress {
     bytes: [u8; Self::ROOM],
-    length: u32,
+    length: usize,
 }
 
 impl KernelAddress {
@@ -100,7 +100,7 @@ impl KernelAddress {
     /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length as usize]
+        &self.bytes[..self.length]
     }
 
     /// Where an address may be written to, [`ROOM`](Self::ROOM) bytes.
@@ -111,11 +111,11 @@ impl KernelAddress {
 
     /// So many bytes were written there.
     pub fn set_length(&mut self, length: usize) {
-        self.length = u32::try_from(length.min(Self::ROOM)).expect("128 are few");
+        self.length = length.min(Self::ROOM);
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        let from = self.length as usize;
+        let from = self.length;
         self.bytes[from..from + bytes.len()].copy_from_slice(bytes);
         self.set_length(from + bytes.len());
     }
@@ -224,7 +224,9 @@ mod tests {
         let (length, address) = there_and_back((Ipv4Addr::new(10, 1, 2, 3), 4567));
         assert_eq!((length, address.to_string().as_str()), (16, "10.1.2.3:4567"));
         let six = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 80, 0x0102_0304, 7);
-        let (length, Address::Inet(SocketAddr::V6(address))) = there_and_back(six) else { panic!() };
+        let (length, Address::Inet(SocketAddr::V6(address))) = there_and_back(six) else {
+            panic!()
+        };
         assert_eq!((length, address), (28, six));
         let path = UnixAddr::from_pathname("/run/x").unwrap();
         let (length, address) = there_and_back(path);

@@ -1,19 +1,88 @@
 #![forbid(unsafe_code)]
 //! Flows: one operation that gives many results.
 
+use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::future::Future;
+use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
 
 use super::IoReactor;
 use super::future::Io;
-use super::pool::BufferPool;
+use super::pool::{BufferPool, Received};
 use super::requests::{AcceptMany, NextAccepted, NextReceived, ReceiveMany};
 use crate::handle::Handle;
 use crate::reactor::Token;
+
+/// What a flow has of its requests: one is in flight at a time, so that what comes keeps its order,
+/// and what came when nobody waited any more is for the next.
+#[derive(Debug)]
+pub(super) struct Line<T> {
+    items: RefCell<VecDeque<T>>,
+    state: Cell<InLine>,
+    waits: RefCell<Option<Waker>>,
+}
+
+/// Whether a request is in flight, or dropped and not ended yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum InLine {
+    Nobody,
+    One,
+}
+
+impl<T> Line<T> {
+    fn new() -> Rc<Self> {
+        Rc::new(Self {
+            items: RefCell::default(),
+            state: Cell::new(InLine::Nobody),
+            waits: RefCell::default(),
+        })
+    }
+
+    /// An item that nobody waits for, or the turn to ask for one.
+    async fn turn(self: &Rc<Self>) -> Turn<T> {
+        poll_fn(|context| {
+            if let Some(item) = self.items.borrow_mut().pop_front() {
+                return Poll::Ready(Turn::Item(item));
+            }
+            if self.state.get() == InLine::Nobody {
+                self.state.set(InLine::One);
+                return Poll::Ready(Turn::Ask(Ticket(Rc::clone(self))));
+            }
+            *self.waits.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+enum Turn<T> {
+    Item(T),
+    Ask(Ticket<T>),
+}
+
+/// The one request of a flow that is in flight. It goes along with it, and is dropped at its end.
+#[derive(Debug)]
+pub(super) struct Ticket<T>(Rc<Line<T>>);
+
+impl<T> Ticket<T> {
+    /// What has come for nobody.
+    pub(super) fn leave(&self, item: T) {
+        self.0.items.borrow_mut().push_back(item);
+    }
+}
+
+impl<T> Drop for Ticket<T> {
+    fn drop(&mut self) {
+        self.0.state.set(InLine::Nobody);
+        let waits = self.0.waits.borrow_mut().take();
+        waits.into_iter().for_each(Waker::wake);
+    }
+}
 
 /// A flow of connections, made by [`Handle::accept_many`].
 ///
@@ -21,6 +90,7 @@ use crate::reactor::Token;
 pub struct Accepts<'h, R: 'static, F> {
     handle: &'h Handle<R>,
     token: Token,
+    line: Rc<Line<OwnedFd>>,
     flow: Io<'h, R, F, AcceptMany>,
 }
 
@@ -29,16 +99,22 @@ impl<'h, R: IoReactor + 'static, F: AsFd> Accepts<'h, R, F> {
         let number = listener.as_fd().as_raw_fd();
         let mut flow = Io::new(handle, listener, AcceptMany { fd: number });
         let token = begin(&mut flow)?;
-        Ok(Self { handle, token, flow })
+        Ok(Self { handle, token, line: Line::new(), flow })
     }
 
-    /// The next connection, oldest first, when there is one. Dropping the future loses none.
+    /// The next connection, when there is one. Dropping the future loses none.
     ///
     /// # Errors
     /// The system's. The next call tries anew: where the process has no descriptor left (`EMFILE`)
     /// connections wait until it has, so give way for a while.
-    pub fn next_connection(&mut self) -> Io<'_, R, (), NextAccepted> {
-        Io::new(self.handle, (), NextAccepted { flow: self.token, unused: None })
+    pub async fn next_connection(&mut self) -> io::Result<OwnedFd> {
+        match self.line.turn().await {
+            Turn::Item(connection) => Ok(connection),
+            Turn::Ask(ticket) => {
+                let request = NextAccepted { flow: self.token, unused: None, ticket };
+                Io::new(self.handle, (), request).await
+            }
+        }
     }
 
     /// The listener.
@@ -54,6 +130,7 @@ pub struct Receives<'h, R: 'static, F> {
     handle: &'h Handle<R>,
     token: Token,
     pool: BufferPool,
+    line: Rc<Line<Received>>,
     flow: Io<'h, R, F, ReceiveMany>,
 }
 
@@ -62,17 +139,23 @@ impl<'h, R: IoReactor + 'static, F: AsFd> Receives<'h, R, F> {
         let number = socket.as_fd().as_raw_fd();
         let mut flow = Io::new(handle, socket, ReceiveMany { fd: number, pool: pool.clone() });
         let token = begin(&mut flow)?;
-        Ok(Self { handle, token, pool: pool.clone(), flow })
+        Ok(Self { handle, token, pool: pool.clone(), line: Line::new(), flow })
     }
 
-    /// The next piece, oldest first, when there is one; none at the end of the stream. Dropping the
-    /// future loses none.
+    /// The next piece, when there is one; none at the end of the stream. Dropping the future loses
+    /// none, as long as the flow is there.
     ///
     /// # Errors
     /// The system's. `ENOBUFS` if all buffers of the pool are lent: drop a piece and try again.
-    pub fn next_piece(&mut self) -> Io<'_, R, (), NextReceived> {
-        let request = NextReceived { flow: self.token, pool: self.pool.clone(), buffer: None };
-        Io::new(self.handle, (), request)
+    pub async fn next_piece(&mut self) -> io::Result<Option<Received>> {
+        match self.line.turn().await {
+            Turn::Item(piece) => Ok(Some(piece)),
+            Turn::Ask(ticket) => {
+                let (flow, pool) = (self.token, self.pool.clone());
+                let request = NextReceived { flow, pool, buffer: None, ticket };
+                Io::new(self.handle, (), request).await
+            }
+        }
     }
 
     /// The socket.

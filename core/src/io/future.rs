@@ -38,12 +38,17 @@ pub(super) mod sealed {
 
         /// It has ended, or never begun.
         fn finish(self, result: io::Result<i32>) -> Self::Output;
+
+        /// It has ended, and nobody waits for it any more.
+        fn abandon(self, result: io::Result<i32>) {
+            drop(self.finish(result));
+        }
     }
 }
 
 impl<Q: sealed::Request> Held for Q {
     fn abandon(self, result: i32) {
-        drop(self.finish(checked(result)));
+        sealed::Request::abandon(self, checked(result));
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use super::address::Address;
 use super::buffer::{Buffer, BufferMut};
+use super::flow::Ticket;
 use super::future::sealed::Request;
 use super::memory::{Memory, MemoryList, Place};
 use super::operation::{Offset, Operation, SyncExtent};
@@ -412,6 +413,7 @@ impl Request for ReceiveMany {
 pub struct NextAccepted {
     pub(super) flow: Token,
     pub(super) unused: Option<u16>,
+    pub(super) ticket: Ticket<OwnedFd>,
 }
 
 impl Request for NextAccepted {
@@ -426,6 +428,12 @@ impl Request for NextAccepted {
     fn finish(self, result: io::Result<i32>) -> Self::Output {
         brought(result)
     }
+
+    fn abandon(self, result: io::Result<i32>) {
+        if let Ok(connection) = brought(result) {
+            self.ticket.leave(connection);
+        }
+    }
 }
 
 /// The next piece of a flow.
@@ -434,6 +442,16 @@ pub struct NextReceived {
     pub(super) flow: Token,
     pub(super) pool: BufferPool,
     pub(super) buffer: Option<u16>,
+    pub(super) ticket: Ticket<Received>,
+}
+
+impl NextReceived {
+    fn piece(&self, result: io::Result<i32>) -> io::Result<Option<Received>> {
+        let length = count(result?);
+        // SAFETY: the number came with the completion, by the promise of `IoReactor`, and so many
+        // bytes were written. This is called once, at the operation's end.
+        Ok(self.buffer.map(|number| unsafe { self.pool.received(number, length) }))
+    }
 }
 
 impl Request for NextReceived {
@@ -447,9 +465,12 @@ impl Request for NextReceived {
     }
 
     fn finish(self, result: io::Result<i32>) -> Self::Output {
-        let length = count(result?);
-        // SAFETY: the number came with the completion, by the promise of `IoReactor`, and so many
-        // bytes were written.
-        Ok(self.buffer.map(|number| unsafe { self.pool.received(number, length) }))
+        self.piece(result)
+    }
+
+    fn abandon(self, result: io::Result<i32>) {
+        if let Ok(Some(piece)) = self.piece(result) {
+            self.ticket.leave(piece);
+        }
     }
 }
