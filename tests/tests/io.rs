@@ -761,7 +761,7 @@ async fn two_directions_of_a_socket_are_independent<R: IoReactor>(handle: Handle
             yield_now().await;
         }
         match done {
-            Some(sent) => total += sent,
+            Some(bytes) => total += bytes,
             None => break send,
         }
     };
