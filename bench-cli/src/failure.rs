@@ -37,13 +37,17 @@ impl fmt::Display for Phase {
     }
 }
 
-/// One of the two tasks whose resumption is measured.
+/// One of the tasks whose resumption is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// The task that waits for the event.
     Io,
     /// The task that is submitted from another thread.
     Remote,
+    /// The task that sleeps until a time.
+    Timer,
+    /// The task that issues an operation which is ready at once.
+    Submit,
 }
 
 impl fmt::Display for Awaited {
@@ -51,6 +55,8 @@ impl fmt::Display for Awaited {
         f.write_str(match self {
             Self::Io => "the I/O task",
             Self::Remote => "the remote task",
+            Self::Timer => "the timer task",
+            Self::Submit => "the task with an operation",
         })
     }
 }
@@ -108,6 +114,10 @@ pub struct Seen {
     pub io: Answer,
     /// What came back from the remote task.
     pub remote: Answer,
+    /// What came back from the timer task, if the subject has timers.
+    pub timer: Option<Answer>,
+    /// What came back from the task with an operation, if the subject offers one.
+    pub submit: Option<Answer>,
 }
 
 /// A failed trial.
@@ -163,6 +173,13 @@ impl Seen {
         if phase >= Phase::Completion {
             note(has_run(&self.io), format!("answer of {}", Awaited::Io));
             note(has_run(&self.remote), format!("answer of {}", Awaited::Remote));
+            for (awaited, answer) in
+                [(Awaited::Timer, &self.timer), (Awaited::Submit, &self.submit)]
+            {
+                if let Some(answer) = answer {
+                    note(has_run(answer), format!("answer of {awaited}"));
+                }
+            }
             note(self.finished == self.tasks, self.backlog("ended", self.finished));
         }
         (seen, unseen)

@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::{
-    Armed, Backlog, Counters, Description, Floor, Plan, Prices, Probe, Readiness, Setup, StopError,
-    Subject, SubjectError, Subjects, affinity, clock, wait,
+    Armed, Backlog, Counters, Description, Floor, Offered, Plan, Prices, Probe, Readiness, Setup,
+    StopError, Subject, SubjectError, Subjects, affinity, clock, wait,
 };
 
 /// How a task answers.
@@ -53,6 +53,10 @@ pub(crate) enum Stopping {
 pub(crate) struct Fake {
     pub(crate) io: Answering,
     pub(crate) remote: Answering,
+    pub(crate) timer: Answering,
+    pub(crate) submit: Answering,
+    /// Whether it has timers, and operations that a task can issue.
+    pub(crate) offers: Offered,
     pub(crate) armed: Armed,
     /// At most so many tasks of the backlog are started.
     pub(crate) starts_at_most: usize,
@@ -75,6 +79,9 @@ impl Default for Fake {
         Self {
             io: AT_ONCE,
             remote: AT_ONCE,
+            timer: AT_ONCE,
+            submit: AT_ONCE,
+            offers: Offered::Yes,
             armed: Armed::Yes,
             starts_at_most: usize::MAX,
             stopping: Stopping::Properly,
@@ -111,6 +118,8 @@ enum Order {
     Arm(Arc<OwnedFd>, Probe),
     Backlog(Arc<Backlog>),
     Submit(Probe),
+    Timer(u64, Probe),
+    Operation(Probe, Probe),
 }
 
 impl Fake {
@@ -177,6 +186,25 @@ impl Subject for Running {
         Ok(())
     }
 
+    fn start_timer(&mut self, due_ns: u64, probe: Probe) -> Result<Offered, SubjectError> {
+        if self.kind.offers == Offered::Yes {
+            self.order(Order::Timer(due_ns, probe));
+        }
+        Ok(self.kind.offers)
+    }
+
+    fn start_operation(
+        &mut self,
+        _event: Arc<OwnedFd>,
+        issued: Probe,
+        resumed: Probe,
+    ) -> Result<Offered, SubjectError> {
+        if self.kind.offers == Offered::Yes {
+            self.order(Order::Operation(issued, resumed));
+        }
+        Ok(self.kind.offers)
+    }
+
     fn counters(&self) -> Counters {
         Counters::default()
     }
@@ -234,6 +262,18 @@ fn work(kind: &Fake, inbox: &Receiver<Order>, stop: &AtomicBool) {
                 again.extend((kind.remote == Answering::AgainInTheEnd).then(|| probe.clone()));
                 due.push((clock::now_ns(), kind.remote, probe));
             }
+            Ok(Order::Timer(due_ns, probe)) => match kind.timer {
+                Answering::Early => probe.stamp(),
+                how => due.push((due_ns, how, probe)),
+            },
+            Ok(Order::Operation(issued, probe)) => match kind.submit {
+                Answering::Early => probe.stamp(),
+                Answering::Refusing => probe.refuse("no such operation"),
+                how => {
+                    issued.stamp();
+                    due.push((clock::now_ns(), how, probe));
+                }
+            },
             Err(_) => {}
         }
         if armed.as_ref().is_some_and(|(event, _)| is_readable(event)) {
@@ -251,6 +291,7 @@ fn work(kind: &Fake, inbox: &Receiver<Order>, stop: &AtomicBool) {
 /// Answers if it is time to; whether it has.
 fn answer(since: u64, how: Answering, probe: &Probe, turn: Turn) -> bool {
     match how {
+        _ if clock::now_ns() < since => false,
         Answering::After(delay) if clock::now_ns() < since + wait::nanoseconds(delay) => false,
         Answering::AfterTheBacklog if turn == Turn::Taken => false,
         Answering::Never => false,

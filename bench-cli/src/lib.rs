@@ -1,6 +1,6 @@
 //! Measures the *service latency* of a scheduler: how long an I/O completion that is already
-//! armed, or a task submitted from another thread, waits for a worker whose run queue is never
-//! empty.
+//! armed, a task submitted from another thread, a timer that is due or an operation that is ready
+//! at once waits for a worker whose run queue is never empty.
 //!
 //! To have a scheduler measured, implement [`Subjects`] and [`Subject`]; the measuring sees
 //! nothing else of it. `bench-cli` is a thin program around this library.
@@ -55,5 +55,6 @@ pub use floor::{Floor, Prices};
 pub use plan::{Pin, Plan};
 pub use probe::Probe;
 pub use subject::{
-    Armed, Counters, Description, Readiness, Setup, StopError, Subject, SubjectError, Subjects,
+    Armed, Counters, Description, Offered, Readiness, Setup, StopError, Subject, SubjectError,
+    Subjects,
 };

@@ -36,6 +36,10 @@ pub struct Measured {
     pub io_ratios: Vec<f64>,
     /// `remote` over its floor, pair by pair.
     pub remote_ratios: Vec<f64>,
+    /// Of timers, if the subject and its floor have them.
+    pub timer: Class,
+    /// Of operations that are ready at once, if the subject and its floor offer them.
+    pub submit: Class,
     /// What the write of the eventfd took.
     pub trigger: Latencies,
     /// Yields of all backlog tasks...
@@ -50,6 +54,32 @@ pub struct Measured {
     pub floor_dispatch_ns: Vec<f64>,
     /// What a dry poll costs, pair by pair.
     pub dry_poll_ns: Vec<f64>,
+}
+
+/// The samples of one class that not every subject has.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Of the subject.
+    pub latency: Latencies,
+    /// Of its floor.
+    pub floor: Latencies,
+    /// The one over the other, pair by pair.
+    pub ratios: Vec<f64>,
+}
+
+impl Class {
+    fn new() -> Self {
+        Self { latency: Latencies::new(), floor: Latencies::new(), ratios: Vec::new() }
+    }
+
+    /// Adds one pair, if both have a sample.
+    fn add(&mut self, trial_ns: Option<u64>, floor_ns: Option<u64>) {
+        if let (Some(trial_ns), Some(floor_ns)) = (trial_ns, floor_ns) {
+            self.latency.record(trial_ns);
+            self.floor.record(floor_ns);
+            self.ratios.push(stats::ratio(trial_ns, floor_ns));
+        }
+    }
 }
 
 /// Samples of unlike things were to be combined.
@@ -82,6 +112,8 @@ impl Measured {
             floor_remote: Latencies::new(),
             io_ratios: Vec::new(),
             remote_ratios: Vec::new(),
+            timer: Class::new(),
+            submit: Class::new(),
             trigger: Latencies::new(),
             yields: 0,
             yielding_ns: 0,
@@ -109,6 +141,8 @@ impl Measured {
         self.floor_remote.record(floor.remote_ns);
         self.io_ratios.push(stats::ratio(trial.io_ns, floor.io_ns));
         self.remote_ratios.push(stats::ratio(trial.remote_ns, floor.remote_ns));
+        self.timer.add(trial.timer_ns, floor.timer_ns);
+        self.submit.add(trial.submit_ns, floor.submit_ns);
         self.trigger.record(trial.trigger_ns);
         self.yields += trial.spell.yields;
         self.yielding_ns += trial.spell.lasting_ns;
@@ -143,6 +177,8 @@ mod tests {
             io_ns,
             remote_ns: io_ns / 2,
             trigger_ns: 10,
+            timer_ns: Some(io_ns),
+            submit_ns: None,
             spell: Spell { yields: 1000, lasting_ns: 5000 },
             backlog_ns: 6000,
             counters: Counters { dry_polls: 3, ..Counters::default() },
@@ -167,6 +203,8 @@ mod tests {
         assert_eq!((measured.dry_polls, measured.backlog_ns), (6, 12_000));
         assert_eq!(measured.io_ratios, [1.5, 1.5]);
         assert_eq!(measured.remote_ratios, [1.5, 1.5]);
+        assert_eq!((measured.timer.latency.count(), measured.timer.ratios), (2, vec![1.5, 1.5]));
+        assert_eq!(measured.submit.latency.count(), 0, "it has none");
     }
 
     #[test]

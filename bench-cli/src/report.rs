@@ -6,7 +6,7 @@ pub mod text;
 use std::time::Duration;
 
 use crate::environment::Environment;
-use crate::measured::Measured;
+use crate::measured::{Class, Measured};
 use crate::stats::{self, Quartiles, Summary};
 use crate::{Description, Plan, Readiness};
 
@@ -44,6 +44,10 @@ pub struct Report {
     pub io: Service,
     /// Tasks submitted from another thread.
     pub remote: Service,
+    /// Timers, if there are any.
+    pub timer: Option<Service>,
+    /// Operations that are ready at once, if there are any.
+    pub submit: Option<Service>,
 }
 
 /// The service latency of one kind, beside its floor.
@@ -98,7 +102,20 @@ impl Report {
                 floor: measured.floor_remote.summary(),
                 ratio: Quartiles::of(&measured.remote_ratios),
             },
+            timer: Service::of(&measured.timer),
+            submit: Service::of(&measured.submit),
         }
+    }
+}
+
+impl Service {
+    /// That of a class, unless it has no samples.
+    fn of(class: &Class) -> Option<Self> {
+        (class.latency.count() > 0).then(|| Self {
+            latency: class.latency.summary(),
+            floor: class.floor.summary(),
+            ratio: Quartiles::of(&class.ratios),
+        })
     }
 }
 
@@ -144,6 +161,8 @@ pub(crate) mod tests {
             io_ns,
             remote_ns,
             trigger_ns: 1210,
+            timer_ns: Some(io_ns / 2),
+            submit_ns: Some(remote_ns * 2),
             spell: Spell { yields: 4_000_000, lasting_ns: 20_000_000 },
             backlog_ns: 20_000_000,
             counters: Counters { dry_polls: 10, ..Counters::default() },

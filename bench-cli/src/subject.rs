@@ -3,7 +3,8 @@
 //! A trial makes a fresh [`Subject`] with one worker on a thread of its own and then calls, on
 //! the measuring thread and in this order:
 //! [`arm`](Subject::arm), [`armed`](Subject::armed) until it says yes,
-//! [`start_backlog`](Subject::start_backlog), [`submit`](Subject::submit),
+//! [`start_backlog`](Subject::start_backlog), [`start_timer`](Subject::start_timer),
+//! [`submit`](Subject::submit), [`start_operation`](Subject::start_operation),
 //! [`stop`](Subject::stop). None of these but `start` and `stop` may block.
 //!
 //! Everything that tasks touch comes in as an owned, shared handle (the event, the probes, the
@@ -67,6 +68,15 @@ pub enum Armed {
     Yes,
     /// Something is missing; what, in words that complete "still missing: ".
     NotYet(&'static str),
+}
+
+/// Whether a subject has what it was asked for. Without, that class is left out of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It has, and does it.
+    Yes,
+    /// It has nothing of the kind.
+    No,
 }
 
 /// What a worker has done since it started.
@@ -143,6 +153,36 @@ pub trait Subject {
     ///
     /// Why the task was not taken.
     fn submit(&mut self, probe: Probe) -> Result<(), SubjectError>;
+
+    /// Starts a task on the worker that sleeps until `due_ns`, a time of
+    /// [`clock::now_ns`](crate::clock::now_ns) some milliseconds ahead, and then, before anything
+    /// else, stamps `probe`. Measured from `due_ns` on; a stamp before is a failure.
+    ///
+    /// # Errors
+    ///
+    /// Why the task could not be started.
+    fn start_timer(&mut self, due_ns: u64, probe: Probe) -> Result<Offered, SubjectError> {
+        let _ = (due_ns, probe);
+        Ok(Offered::No)
+    }
+
+    /// Starts a task on the worker that stamps `issued`, waits until `event` is readable, which it
+    /// is all the time, and then, before anything else, stamps `resumed`. If the operation fails,
+    /// the task [refuses](Probe::refuse) `resumed` instead. Measured from the one stamp to the
+    /// other.
+    ///
+    /// # Errors
+    ///
+    /// Why the task could not be started.
+    fn start_operation(
+        &mut self,
+        event: Arc<OwnedFd>,
+        issued: Probe,
+        resumed: Probe,
+    ) -> Result<Offered, SubjectError> {
+        let _ = (event, issued, resumed);
+        Ok(Offered::No)
+    }
 
     /// What the worker has done so far. Asked while it runs, so a look at relaxed counters.
     fn counters(&self) -> Counters;

@@ -9,7 +9,9 @@ use rustix::io::Errno;
 use crate::backlog::Spell;
 use crate::probe::Answer;
 use crate::wait;
-use crate::{Armed, Backlog, Counters, Description, Plan, Probe, Setup, Subject, Subjects, clock};
+use crate::{
+    Armed, Backlog, Counters, Description, Offered, Plan, Probe, Setup, Subject, Subjects, clock,
+};
 
 pub use crate::failure::{Awaited, Cause, Failure, Phase, Seen};
 
@@ -24,6 +26,11 @@ pub struct Sample {
     pub remote_ns: u64,
     /// What the write of the eventfd took; the I/O latency includes it.
     pub trigger_ns: u64,
+    /// From the deadline to the first instruction of the timer task, if the subject has timers.
+    pub timer_ns: Option<u64>,
+    /// From just before the task issued an operation that was ready to its first instruction after,
+    /// if the subject offers that.
+    pub submit_ns: Option<u64>,
     /// What the worker did for the backlog.
     pub spell: Spell,
     /// How long the whole backlog was kept...
@@ -58,17 +65,25 @@ pub fn run<S: Subjects>(subjects: &S, plan: &Plan) -> Result<Sample, Failure> {
         (Err(failure), stopped) => return Err(Failure { aftermath: stopped.err(), ..failure }),
     };
     // Only now that nothing runs any more is it certain that nothing has run twice.
-    for (awaited, probe) in [(Awaited::Io, &scene.io), (Awaited::Remote, &scene.remote)] {
+    for (awaited, probe) in [
+        (Awaited::Io, &scene.io),
+        (Awaited::Remote, &scene.remote),
+        (Awaited::Timer, &scene.timer),
+        (Awaited::Submit, &scene.issued),
+        (Awaited::Submit, &scene.resumed),
+    ] {
         if probe.answer() == Answer::Repeated {
             return Err(scene.failure(Phase::Completion, Cause::Repeated(awaited)));
         }
     }
-    let Measured { triggered, io_at, remote_at, spell, backlog_ns, counters } = measured;
+    let Measured { triggered, answers, spell, backlog_ns, counters } = measured;
     Ok(Sample {
         description,
-        io_ns: io_at - triggered.before_write,
-        remote_ns: remote_at - triggered.before_submit,
+        io_ns: answers.io_at - triggered.before_write,
+        remote_ns: answers.remote_at - triggered.before_submit,
         trigger_ns: triggered.after_write - triggered.before_write,
+        timer_ns: answers.timer_ns,
+        submit_ns: answers.submit_ns,
         spell,
         backlog_ns,
         counters,
@@ -80,8 +95,13 @@ struct Scene<'a> {
     plan: &'a Plan,
     io: Probe,
     remote: Probe,
+    timer: Probe,
+    issued: Probe,
+    resumed: Probe,
     backlog: Arc<Backlog>,
     armed: Armed,
+    timers: Offered,
+    operations: Offered,
 }
 
 /// A trial whose scheduler runs.
@@ -101,11 +121,18 @@ struct Triggered {
 /// What is known before the scheduler is shut down.
 struct Measured {
     triggered: Triggered,
-    io_at: u64,
-    remote_at: u64,
+    answers: Answers,
     spell: Spell,
     backlog_ns: u64,
     counters: Counters,
+}
+
+/// When the tasks answered, or how late.
+struct Answers {
+    io_at: u64,
+    remote_at: u64,
+    timer_ns: Option<u64>,
+    submit_ns: Option<u64>,
 }
 
 impl<'a> Scene<'a> {
@@ -114,8 +141,13 @@ impl<'a> Scene<'a> {
             plan,
             io: Probe::new(),
             remote: Probe::new(),
+            timer: Probe::new(),
+            issued: Probe::new(),
+            resumed: Probe::new(),
             backlog: Backlog::new(plan.tasks),
             armed: Armed::NotYet("operation armed and worker parked"),
+            timers: Offered::No,
+            operations: Offered::No,
         }
     }
 
@@ -127,6 +159,8 @@ impl<'a> Scene<'a> {
             finished: self.backlog.finished(),
             io: self.io.answer(),
             remote: self.remote.answer(),
+            timer: (self.timers == Offered::Yes).then(|| self.timer.answer()),
+            submit: (self.operations == Offered::Yes).then(|| self.resumed.answer()),
         };
         Failure { phase, cause, seen: Box::new(seen), aftermath: None }
     }
@@ -164,16 +198,40 @@ impl<S: Subject> Trial<'_, S> {
         let half = wait::nanoseconds(self.scene.plan.backlog) / 2;
         let counters = self.subject.counters();
         let settled = clock::now_ns();
+        // The other two classes have their moments between, where they don't meet anything.
+        let due = settled + half / 2;
+        self.start_timer(due)?;
         wait::sleep_until(settled + half);
         let triggered = self.trigger()?;
+        wait::sleep_until(triggered.before_submit + half / 2);
+        self.start_operation()?;
         // Not counted from the beginning: a trigger that came late leaves no less behind it.
         wait::sleep_until(triggered.before_submit + half);
         let backlog_ns = clock::now_ns() - settled;
         let counters = self.subject.counters().since(counters);
         self.scene.backlog.stop();
 
-        let (io_at, remote_at, spell) = self.complete(&triggered)?;
-        Ok(Measured { triggered, io_at, remote_at, spell, backlog_ns, counters })
+        let (answers, spell) = self.complete(&triggered, due)?;
+        Ok(Measured { triggered, answers, spell, backlog_ns, counters })
+    }
+
+    fn start_timer(&mut self, due_ns: u64) -> Result<(), Failure> {
+        let Self { subject, scene, .. } = self;
+        let started = subject.start_timer(due_ns, scene.timer.clone());
+        scene.timers =
+            started.map_err(|reason| scene.failure(Phase::Completion, Cause::Subject(reason)))?;
+        Ok(())
+    }
+
+    fn start_operation(&mut self) -> Result<(), Failure> {
+        let Self { subject, scene, .. } = self;
+        let fail = |cause| scene.failure(Phase::Completion, cause);
+        let event = event().map_err(|errno| fail(Cause::Event(errno)))?;
+        rustix::io::write(&event, &1_u64.to_ne_bytes())
+            .map_err(|errno| fail(Cause::Trigger(errno)))?;
+        let started = subject.start_operation(event, scene.issued.clone(), scene.resumed.clone());
+        scene.operations = started.map_err(|reason| fail(Cause::Subject(reason)))?;
+        Ok(())
     }
 
     fn arm(&mut self) -> Result<(), Failure> {
@@ -214,20 +272,37 @@ impl<S: Subject> Trial<'_, S> {
             .map_err(|cause| scene.failure(Phase::Completion, cause))
     }
 
-    fn complete(&self, triggered: &Triggered) -> Result<(u64, u64, Spell), Failure> {
-        let Scene { plan, io, remote, backlog, .. } = &self.scene;
+    fn complete(&self, triggered: &Triggered, due: u64) -> Result<(Answers, Spell), Failure> {
+        let Scene { plan, io, remote, timer, issued, resumed, backlog, .. } = &self.scene;
+        let timers = self.scene.timers == Offered::Yes;
+        let operations = self.scene.operations == Offered::Yes;
         wait::until(plan.timeout, || {
             io.answer() != Answer::None
                 && remote.answer() != Answer::None
+                && (!timers || timer.answer() != Answer::None)
+                && (!operations || resumed.answer() != Answer::None)
                 && backlog.finished() == backlog.tasks()
         });
         let fail = |cause| self.scene.failure(Phase::Completion, cause);
-        let io_at = answer(Awaited::Io, io, triggered.before_write).map_err(fail)?;
-        let remote_at = answer(Awaited::Remote, remote, triggered.before_submit).map_err(fail)?;
-        match (io_at, remote_at, backlog.spell()) {
-            (Some(io_at), Some(remote_at), Some(spell)) => Ok((io_at, remote_at, spell)),
-            _ => Err(self.scene.timed_out(Phase::Completion)),
+        let late = || self.scene.timed_out(Phase::Completion);
+        let answer = |awaited, probe, reason_at| answer(awaited, probe, reason_at).map_err(fail);
+        let io_at = answer(Awaited::Io, io, triggered.before_write)?.ok_or_else(late)?;
+        let remote_at =
+            answer(Awaited::Remote, remote, triggered.before_submit)?.ok_or_else(late)?;
+        let mut answers = Answers { io_at, remote_at, timer_ns: None, submit_ns: None };
+        if timers {
+            let at = answer(Awaited::Timer, timer, due)?.ok_or_else(late)?;
+            answers.timer_ns = Some(at - due);
         }
+        if operations {
+            let issued_at = answer(Awaited::Submit, issued, 0)?;
+            // An answer to what was not issued is early too.
+            let reason_at = issued_at.unwrap_or(u64::MAX);
+            let at = answer(Awaited::Submit, resumed, reason_at)?.ok_or_else(late)?;
+            answers.submit_ns = Some(at - reason_at);
+        }
+        let spell = backlog.spell().ok_or_else(late)?;
+        Ok((answers, spell))
     }
 }
 
@@ -298,6 +373,56 @@ mod tests {
         let at_most = clock::now_ns() - begun;
         assert!((wait::nanoseconds(io)..at_most).contains(&sample.io_ns));
         assert!((wait::nanoseconds(remote)..at_most).contains(&sample.remote_ns));
+    }
+
+    #[test]
+    fn timers_and_operations_are_measured_too() {
+        let (timer, submit) = (Duration::from_micros(400), Duration::from_micros(900));
+        let fake = Fake {
+            timer: Answering::After(timer),
+            submit: Answering::After(submit),
+            ..Fake::default()
+        };
+        let begun = clock::now_ns();
+        let sample = run(&fake, &plan(1)).unwrap();
+        let at_most = clock::now_ns() - begun;
+        assert!((wait::nanoseconds(timer)..at_most).contains(&sample.timer_ns.unwrap()));
+        assert!((wait::nanoseconds(submit)..at_most).contains(&sample.submit_ns.unwrap()));
+    }
+
+    #[test]
+    fn a_subject_without_timers_and_operations_is_measured_without() {
+        let sample = run(&Fake { offers: Offered::No, ..Fake::default() }, &plan(1)).unwrap();
+        assert_eq!((sample.timer_ns, sample.submit_ns), (None, None));
+    }
+
+    #[test]
+    fn a_timer_or_an_operation_that_goes_wrong_is_named() {
+        for (timer, line) in [
+            (Answering::Early, "completion: the timer task answered before it was triggered; "),
+            (Answering::Twice, "completion: the timer task answered twice; "),
+        ] {
+            let failure = failure(&Fake { timer, ..Fake::default() }, 1);
+            assert!(failure.starts_with(line), "{failure}");
+        }
+        for (submit, line) in [
+            (
+                Answering::Early,
+                "completion: the task with an operation answered before it was triggered; ",
+            ),
+            (Answering::Twice, "completion: the task with an operation answered twice; "),
+            (
+                Answering::Refusing,
+                "completion: the task with an operation could not wait: no such operation; ",
+            ),
+        ] {
+            let failure = failure(&Fake { submit, ..Fake::default() }, 1);
+            assert!(failure.starts_with(line), "{failure}");
+        }
+        let failure_of_timer = failure(&Fake { timer: Answering::Never, ..Fake::default() }, 1);
+        assert!(failure_of_timer.ends_with("; not seen: answer of the timer task"));
+        let failure_of_submit = failure(&Fake { submit: Answering::Never, ..Fake::default() }, 1);
+        assert!(failure_of_submit.ends_with("; not seen: answer of the task with an operation"));
     }
 
     #[test]
@@ -382,7 +507,8 @@ mod tests {
             failure(&fake, 2),
             "completion: not done within 500 ms (--timeout-ms); \
              seen: operation armed and worker parked, all 2 backlog tasks started, \
-             answer of the remote task, all 2 backlog tasks ended; \
+             answer of the remote task, answer of the timer task, \
+             answer of the task with an operation, all 2 backlog tasks ended; \
              not seen: answer of the I/O task"
         );
         let fake = Fake { remote: Answering::Never, ..Fake::default() };

@@ -88,6 +88,12 @@ fn json_has_each_key_of_the_schema_and_no_other() {
             "floor_remote",
             "ratio_io",
             "ratio_remote",
+            "timer",
+            "submit",
+            "floor_timer",
+            "floor_submit",
+            "ratio_timer",
+            "ratio_submit",
             "trigger_us",
             "kernel",
             "cpu",
@@ -95,12 +101,21 @@ fn json_has_each_key_of_the_schema_and_no_other() {
         ];
         expected.sort_unstable();
         assert_eq!(keys, expected);
-        for latency in ["io", "remote", "floor_io", "floor_remote"] {
+        for latency in [
+            "io",
+            "remote",
+            "floor_io",
+            "floor_remote",
+            "timer",
+            "submit",
+            "floor_timer",
+            "floor_submit",
+        ] {
             let keys: Vec<_> = report[latency].as_object().unwrap().keys().collect();
             assert_eq!(keys, LATENCY);
             assert_eq!(report[latency]["n"], 3);
         }
-        for ratio in ["ratio_io", "ratio_remote"] {
+        for ratio in ["ratio_io", "ratio_remote", "ratio_timer", "ratio_submit"] {
             let keys: Vec<_> = report[ratio].as_object().unwrap().keys().collect();
             assert_eq!(keys, ["median", "q1", "q3"]);
         }

@@ -18,8 +18,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::ours::backend::Backend;
 use crate::ours::hand_over::HandOver;
 use crate::{
-    Armed, Backlog, Counters, Description, Floor, Prices, Probe, Setup, StopError, Subject,
-    SubjectError, Subjects, affinity, clock,
+    Armed, Backlog, Counters, Description, Floor, Offered, Prices, Probe, Setup, StopError,
+    Subject, SubjectError, Subjects, affinity, clock,
 };
 
 /// How many steps are timed together, so that the clock's own cost, about 24 ns, and its resolution
@@ -40,9 +40,19 @@ pub struct BareReactor {
 }
 
 struct Shared {
-    remote: HandOver<Probe>,
+    handed: HandOver<Handed>,
     armed: AtomicBool,
     stopped: AtomicBool,
+}
+
+/// What is handed over while the thread spins.
+enum Handed {
+    /// To be stamped.
+    Remote(Probe),
+    /// To be stamped at this time.
+    Timer(u64, Probe),
+    /// To be waited for, and stamped before and after.
+    Operation { event: Arc<OwnedFd>, issued: Probe, resumed: Probe },
 }
 
 /// What the thread is told to do, in this order. It ends when there is nobody left to tell it.
@@ -57,7 +67,7 @@ impl<B: Backend> Subjects for Bare<B> {
     fn start(&self, setup: &Setup) -> Result<BareReactor, SubjectError> {
         let (Self(backend), cpu) = (*self, setup.worker_cpu);
         let shared = Arc::new(Shared {
-            remote: HandOver::new(),
+            handed: HandOver::new(),
             armed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         });
@@ -121,8 +131,23 @@ impl Subject for BareReactor {
     }
 
     fn submit(&mut self, probe: Probe) -> Result<(), SubjectError> {
-        self.shared.remote.put(probe);
+        self.shared.handed.put(Handed::Remote(probe));
         Ok(())
+    }
+
+    fn start_timer(&mut self, due_ns: u64, probe: Probe) -> Result<Offered, SubjectError> {
+        self.shared.handed.put(Handed::Timer(due_ns, probe));
+        Ok(Offered::Yes)
+    }
+
+    fn start_operation(
+        &mut self,
+        event: Arc<OwnedFd>,
+        issued: Probe,
+        resumed: Probe,
+    ) -> Result<Offered, SubjectError> {
+        self.shared.handed.put(Handed::Operation { event, issued, resumed });
+        Ok(Offered::Yes)
     }
 
     fn counters(&self) -> Counters {
@@ -174,13 +199,25 @@ where
     Ok(())
 }
 
+/// The operation of the event that is to come, and that of the one which has come already.
+const ARMED: Token = Token::new(0, 0);
+const READY: Token = Token::new(1, 0);
+
+fn submit<R>(reactor: &mut R, token: Token, event: &OwnedFd) -> io::Result<()>
+where
+    R: Reactor<Operation = Operation, Error = io::Error>,
+{
+    let operation = Operation::Poll { fd: event.as_raw_fd(), interest: Interest::Readable };
+    reactor.submit(token, operation).map_err(|refused| refused.error)?;
+    Ok(())
+}
+
 /// Hands the operation to the kernel.
 fn arm<R>(reactor: &mut R, event: &OwnedFd) -> io::Result<()>
 where
     R: Reactor<Operation = Operation, Error = io::Error>,
 {
-    let operation = Operation::Poll { fd: event.as_raw_fd(), interest: Interest::Readable };
-    reactor.submit(Token::new(0, 0), operation).map_err(|refused| refused.error)?;
+    submit(reactor, ARMED, event)?;
     let mut found = Completions::new();
     while reactor.readiness() == Readiness::Ready {
         reactor.poll(Wait::Never, &mut found)?;
@@ -200,22 +237,38 @@ where
     R: Reactor<Operation = Operation, Error = io::Error>,
 {
     let mut found = Completions::new();
-    let mut handed_over = false;
+    let (mut handed_over, mut timer, mut ready) = (false, None, None);
     let mut look = || {
-        if let Some(probe) = shared.remote.take() {
+        match shared.handed.take() {
+            None => {}
+            Some(Handed::Remote(probe)) => {
+                probe.stamp();
+                handed_over = true;
+            }
+            Some(Handed::Timer(due_ns, probe)) => timer = Some((due_ns, probe)),
+            Some(Handed::Operation { event, issued, resumed }) => {
+                issued.stamp();
+                submit(reactor, READY, &event)?;
+                ready = Some((event, resumed));
+            }
+        }
+        if let Some((due_ns, probe)) = &timer
+            && clock::now_ns() >= *due_ns
+        {
             probe.stamp();
-            handed_over = true;
+            timer = None;
         }
         if reactor.readiness() != Readiness::Quiet {
             found.clear();
             reactor.poll(Wait::Never, &mut found)?;
-            if !found.as_slice().is_empty()
-                && let Some((_, probe)) = waiting.take()
-            {
-                probe.stamp();
+            for completion in found.as_slice() {
+                let waited = if completion.token == READY { &mut ready } else { &mut waiting };
+                if let Some((_, probe)) = waited.take() {
+                    probe.stamp();
+                }
             }
         }
-        Ok::<_, io::Error>(handed_over && waiting.is_none())
+        Ok::<_, io::Error>(handed_over && waiting.is_none() && timer.is_none() && ready.is_none())
     };
     let mut share = backlog.begin();
     while share.goes_on() {

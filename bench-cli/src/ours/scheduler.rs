@@ -7,12 +7,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use evenkeel::io::Interest;
-use evenkeel::{StartError, StopError as WorkerStopError, ThreadConfig, WorkerThread, yield_now};
+use evenkeel::{
+    Instant, StartError, StopError as WorkerStopError, ThreadConfig, WorkerThread, yield_now,
+};
 
 use crate::ours::backend::Backend;
 use crate::{
-    Armed, Backlog, Counters, Description, Probe, Setup, StopError, Subject, SubjectError,
-    Subjects, affinity,
+    Armed, Backlog, Counters, Description, Offered, Probe, Setup, StopError, Subject, SubjectError,
+    Subjects, affinity, clock,
 };
 
 /// Makes workers over one kind of reactor.
@@ -91,6 +93,33 @@ impl<B: Backend> Subject for Scheduler<B> {
         Ok(())
     }
 
+    fn start_timer(&mut self, due_ns: u64, probe: Probe) -> Result<Offered, SubjectError> {
+        let task = self.worker.remote().spawn_with(move |handle| async move {
+            let deadline = on_its_clock(due_ns, || handle.now());
+            handle.sleep_until(deadline).await;
+            probe.stamp();
+        });
+        drop(task);
+        Ok(Offered::Yes)
+    }
+
+    fn start_operation(
+        &mut self,
+        event: Arc<OwnedFd>,
+        issued: Probe,
+        resumed: Probe,
+    ) -> Result<Offered, SubjectError> {
+        let task = self.worker.remote().spawn_with(move |handle| async move {
+            issued.stamp();
+            match handle.ready(event, Interest::Readable).await {
+                Ok(_) => resumed.stamp(),
+                Err(reason) => resumed.refuse(reason),
+            }
+        });
+        drop(task);
+        Ok(Offered::Yes)
+    }
+
     fn counters(&self) -> Counters {
         let stats = self.worker.remote().stats();
         Counters {
@@ -110,4 +139,17 @@ impl<B: Backend> Subject for Scheduler<B> {
             other => StopError::Badly(SubjectError::new(other)),
         })
     }
+}
+
+/// This time of [`clock::now_ns`] on the worker's clock, which counts the same nanoseconds from an
+/// origin of its own. Never earlier; later by what passes between two reads of a clock, about 25 ns.
+fn on_its_clock(due_ns: u64, now: impl Fn() -> Instant) -> Instant {
+    // The closest of a few, since this thread may be interrupted in between.
+    (0..8)
+        .map(|_| {
+            let left = due_ns.saturating_sub(clock::now_ns());
+            now() + Duration::from_nanos(left)
+        })
+        .min()
+        .expect("there are some")
 }

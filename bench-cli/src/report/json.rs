@@ -31,6 +31,12 @@ struct Document<'a> {
     floor_remote: Latency,
     ratio_io: Ratio,
     ratio_remote: Ratio,
+    timer: Option<Latency>,
+    submit: Option<Latency>,
+    floor_timer: Option<Latency>,
+    floor_submit: Option<Latency>,
+    ratio_timer: Option<Ratio>,
+    ratio_submit: Option<Ratio>,
     trigger_us: f64,
     kernel: &'a str,
     cpu: &'a str,
@@ -78,6 +84,8 @@ impl<'a> Document<'a> {
         };
         let (io, floor_io, ratio_io) = service(io);
         let (remote, floor_remote, ratio_remote) = service(remote);
+        let (timer, floor_timer, ratio_timer) = offered(report.timer.as_ref());
+        let (submit, floor_submit, ratio_submit) = offered(report.submit.as_ref());
         Self {
             schema_version: SCHEMA_VERSION,
             backend: &description.backend,
@@ -98,6 +106,12 @@ impl<'a> Document<'a> {
             floor_remote,
             ratio_io,
             ratio_remote,
+            timer,
+            submit,
+            floor_timer,
+            floor_submit,
+            ratio_timer,
+            ratio_submit,
             trigger_us: microseconds(report.trigger.p50.ns),
             kernel: &environment.kernel,
             cpu: &environment.cpu,
@@ -108,6 +122,14 @@ impl<'a> Document<'a> {
 
 fn service(service: &Service) -> (Latency, Latency, Ratio) {
     (latency(&service.latency), latency(&service.floor), ratio(&service.ratio))
+}
+
+/// Of a class that not every subject has.
+fn offered(of: Option<&Service>) -> (Option<Latency>, Option<Latency>, Option<Ratio>) {
+    match of.map(service) {
+        Some((latency, floor, ratio)) => (Some(latency), Some(floor), Some(ratio)),
+        None => (None, None, None),
+    }
 }
 
 fn latency(summary: &Summary) -> Latency {
@@ -175,6 +197,12 @@ mod tests {
             "floor_remote",
             "ratio_io",
             "ratio_remote",
+            "timer",
+            "submit",
+            "floor_timer",
+            "floor_submit",
+            "ratio_timer",
+            "ratio_submit",
             "trigger_us",
             "kernel",
             "cpu",
@@ -185,7 +213,7 @@ mod tests {
             let place = rest.find(&format!("\"{key}\":")).expect(key);
             rest = &rest[place..];
         }
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap().as_object().unwrap().len(), 23);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap().as_object().unwrap().len(), 29);
     }
 
     #[test]
@@ -206,6 +234,17 @@ mod tests {
     fn a_backend_taken_instead_of_another_says_so() {
         let value = written(&report(&unknown(), Some("uring: the kernel lacks it")));
         assert_eq!(value["backend_detail"], "epoll_pwait2; instead of uring: the kernel lacks it");
+    }
+
+    #[test]
+    fn a_class_that_the_subject_lacks_is_null() {
+        let mut report = report(&known(), None);
+        assert_eq!(written(&report)["submit"]["n"], 40);
+        (report.timer, report.submit) = (None, None);
+        let value = written(&report);
+        for key in ["timer", "submit", "floor_timer", "floor_submit", "ratio_timer"] {
+            assert_eq!(value[key], Value::Null, "{key}");
+        }
     }
 
     #[test]

@@ -100,7 +100,13 @@ type Row = [String; 7];
 
 fn table(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let head = ["latency", "n", "p50 ", "p99 ", "max", "floor p50 ", "ratio [quartiles]"];
-    let rows = [head.map(String::from), row("I/O", &report.io), row("remote", &report.remote)];
+    let rows = [
+        head.map(String::from),
+        row("I/O", &report.io),
+        row("remote", &report.remote),
+        offered("timer", report.timer.as_ref()),
+        offered("submit", report.submit.as_ref()),
+    ];
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     for row in &rows {
         write!(out, "  {:<9}", row[0])?;
@@ -123,6 +129,14 @@ fn row(name: &str, service: &Service) -> Row {
         estimate(floor.p50),
         format!("{:.2} [{:.2} – {:.2}]", ratio.median, ratio.q1, ratio.q3),
     ]
+}
+
+/// The row of a class that not every subject has.
+fn offered(name: &str, service: Option<&Service>) -> Row {
+    match service {
+        Some(service) => row(name, service),
+        None => [name, "–", "– ", "– ", "–", "– ", "–"].map(String::from),
+    }
 }
 
 fn estimate(estimate: Estimate) -> String {
@@ -203,6 +217,8 @@ evenkeel 0.1.0: service latency of a busy worker
   latency     n      p50       p99       max  floor p50    ratio [quartiles]
   I/O        40  2.20 µs   2.40 µs*  2.40 µs    2.00 µs   1.10 [1.05 – 1.15]
   remote     40  0.32 µs   0.34 µs*  0.34 µs    0.25 µs   1.28 [1.24 – 1.32]
+  timer      40  1.10 µs   1.20 µs*  1.20 µs    1.00 µs   1.10 [1.05 – 1.15]
+  submit     40  0.64 µs   0.68 µs*  0.68 µs    0.50 µs   1.28 [1.24 – 1.32]
 
   floor      the same trial with no scheduler in between
   ratio      latency over floor, pair by pair: median and quartiles
@@ -241,7 +257,8 @@ evenkeel 0.1.0: service latency of a busy worker
     #[test]
     fn with_enough_samples_nothing_is_marked() {
         let mut report = report(&known(), None);
-        for service in [&mut report.io, &mut report.remote] {
+        let Report { io, remote, timer, submit, .. } = &mut report;
+        for service in [io, remote].into_iter().chain(timer).chain(submit) {
             service.latency.p99.support = Support::Enough;
         }
         assert!(!written(&report).contains(MARK));
