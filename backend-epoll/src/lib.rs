@@ -46,14 +46,22 @@
 //! [`Operation::Poll`]: evenkeel::io::Operation::Poll
 //! [`Readiness::Unknown`]: evenkeel::Readiness::Unknown
 
-#[allow(unsafe_code)] // one expression, and why it is right
+mod attempt;
+#[allow(unsafe_code)] // numbers of descriptors, and why they may be used
 mod descriptor;
+#[allow(unsafe_code)] // memory that operations lend
+mod lent;
 mod notifier;
 mod paged;
+#[allow(unsafe_code)] // the promise of `IoReactor`
+mod promise;
 mod reactor;
+mod registration;
 mod registrations;
 mod set;
 mod setup;
+#[allow(unsafe_code)] // calls that rustix lacks
+mod signals;
 mod wait;
 mod waiters;
 

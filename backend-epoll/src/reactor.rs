@@ -4,18 +4,22 @@
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use evenkeel::io::Operation;
 use evenkeel::{
-    Completions, MonotonicClock, POLL_BATCH, Polled, Reactor, Readiness, Refused, Submitted, Token,
-    Wait,
+    Clock, Completions, Instant, MonotonicClock, POLL_BATCH, Polled, Reactor, Readiness, Refused,
+    Submitted, Token, Wait,
 };
 
 use rustix::event::epoll::Event;
 use rustix::io::Errno;
 
+use crate::attempt::shutdown;
+use crate::descriptor;
 use crate::registrations::Registrations;
 use crate::set::{Set, Source};
 use crate::setup::SetupError;
@@ -65,6 +69,8 @@ pub struct EpollReactor {
     clock: MonotonicClock,
     /// A look that did not wait met a wake, which is owed to the next wait.
     woken: bool,
+    /// What was done since the last look at the kernel.
+    unlooked: Unlooked,
 }
 
 impl EpollReactor {
@@ -79,6 +85,7 @@ impl EpollReactor {
             registrations: Registrations::new(),
             clock: MonotonicClock::new(),
             woken: false,
+            unlooked: Unlooked::default(),
         })
     }
 
@@ -95,9 +102,19 @@ impl EpollReactor {
         self.set.detail()
     }
 
+    /// close(2), after the set has forgotten the number.
+    fn close(&mut self, fd: RawFd) -> i32 {
+        if self.set.owns(fd) {
+            return -Errno::INVAL.raw_os_error();
+        }
+        self.registrations.forget(&self.set, fd);
+        descriptor::close(fd)
+    }
+
     /// Takes in what events there are.
     #[inline]
     fn look(&mut self) -> Result<(), Errno> {
+        self.unlooked = Unlooked::default();
         let mut room = [MaybeUninit::uninit(); POLL_BATCH];
         let events = match self.set.look(&mut room) {
             Err(Errno::INTR) => return Ok(()),
@@ -113,12 +130,15 @@ impl EpollReactor {
     /// Takes in events as they come, until there is something to report or the time is over.
     #[inline(never)]
     fn wait(&mut self, wait: Wait) -> Result<(), Errno> {
+        self.unlooked = Unlooked::default();
         let clock = self.clock;
         until_over(wait, &clock, |pause| {
             let mut room = [MaybeUninit::uninit(); POLL_BATCH];
             let events = self.set.wait(pause, &mut room)?;
             self.take_in(events);
-            Ok(self.woken || self.registrations.waiters.has_ended())
+            // An event may have been in vain, and then the wait goes on.
+            self.take_turns();
+            Ok(self.woken || self.has_work())
         })
     }
 
@@ -129,7 +149,28 @@ impl EpollReactor {
             && let Some(completion) = self.registrations.waiters.take_ended()
         {
             found.push(completion);
+            self.unlooked.count += 1;
         }
+    }
+
+    /// Makes attempts for whose turn it is, a few of them: each may move a lot of bytes.
+    #[inline(never)]
+    fn take_turns(&mut self) {
+        self.unlooked.count += self.registrations.take_turns(&self.set, ATTEMPTS);
+    }
+
+    /// Whether a poll has something to do without a look at the kernel.
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.registrations.waiters.has_ended() || self.registrations.has_turns()
+    }
+
+    /// Whether the kernel is to be looked at although there is work without: a look is a system
+    /// call, and one for each operation would double those that end at once.
+    fn look_is_due(&mut self) -> bool {
+        let now = self.clock.now();
+        let since = *self.unlooked.since.get_or_insert(now);
+        self.unlooked.count >= POLL_BATCH || now - since >= UNLOOKED
     }
 
     /// Takes in events: at most one more system call for each.
@@ -147,6 +188,22 @@ impl EpollReactor {
     }
 }
 
+/// The most attempts that one poll makes.
+const ATTEMPTS: usize = 8;
+
+/// How long polls may go without a look while they have work without. It is what the worker aims at
+/// where it can know only by a poll; a clock read is a sixth of a look.
+const UNLOOKED: Duration = Duration::from_micros(20);
+
+/// What polls have done since the last look at the kernel.
+#[derive(Debug, Default)]
+struct Unlooked {
+    /// How many completions were reported and attempts made.
+    count: usize,
+    /// When the first poll did without a look.
+    since: Option<Instant>,
+}
+
 impl Reactor for EpollReactor {
     type Operation = Operation;
     type Error = io::Error;
@@ -161,10 +218,9 @@ impl Reactor for EpollReactor {
     /// and a worker that runs looks at these anyway.
     #[inline]
     fn readiness(&mut self) -> Readiness {
-        let waiters = &self.registrations.waiters;
-        if waiters.has_ended() {
+        if self.has_work() {
             Readiness::Ready
-        } else if waiters.waiting() > 0 {
+        } else if self.registrations.waiters.waiting() > 0 {
             Readiness::Unknown
         } else {
             Readiness::Quiet
@@ -182,12 +238,28 @@ impl Reactor for EpollReactor {
         token: Token,
         operation: Operation,
     ) -> Result<Submitted, Refused<Operation, io::Error>> {
-        let Operation::Poll { fd, interest } = operation else {
-            return Err(Refused { operation, error: io::ErrorKind::Unsupported.into() });
+        if self.registrations.waiters.holds(token) {
+            return Err(Refused { operation, error: Errno::EXIST.into() });
+        }
+        let submitted = match operation {
+            Operation::Poll { fd, interest } => self
+                .registrations
+                .watch(&self.set, token, fd, interest)
+                .map_err(|errno| (operation, errno)),
+            Operation::Shutdown { fd, how } => {
+                self.registrations.waiters.end_at_once(token, shutdown(fd, how));
+                Ok(())
+            }
+            Operation::Close { fd } => {
+                let result = self.close(fd);
+                self.registrations.waiters.end_at_once(token, result);
+                Ok(())
+            }
+            transfer => self.registrations.transfer(&self.set, token, transfer),
         };
-        match self.registrations.submit(&self.set, token, fd, interest) {
+        match submitted {
             Ok(()) => Ok(Submitted::Armed),
-            Err(errno) => Err(Refused { operation, error: errno.into() }),
+            Err((operation, errno)) => Err(Refused { operation, error: errno.into() }),
         }
     }
 
@@ -214,11 +286,17 @@ impl Reactor for EpollReactor {
     #[inline]
     fn poll(&mut self, wait: Wait, found: &mut Completions) -> Result<Polled, io::Error> {
         let waits = wait != Wait::Never;
-        let known = self.registrations.waiters.has_ended() || waits && self.woken;
-        if waits && !known {
+        let works = self.has_work();
+        if waits && !works && !self.woken {
             self.wait(wait)?;
-        } else if self.registrations.waiters.waiting() > 0 {
-            self.look()?;
+        } else {
+            let looks = self.registrations.waiters.waiting() > 0;
+            if looks && (!works || self.look_is_due()) {
+                self.look()?;
+            }
+            if self.registrations.has_turns() {
+                self.take_turns();
+            }
         }
         if waits {
             self.woken = false;
@@ -292,6 +370,10 @@ mod tests {
         {
             submit(&mut reactor, 0, number, Readable);
             assert_eq!(look(&mut reactor), [-22], "EINVAL, as for the set itself");
+            for operation in [Operation::Close { fd: number }, Operation::Accept { fd: number }] {
+                reactor.submit(Token::new(0, 0), operation).expect("there is room");
+                assert_eq!(look(&mut reactor), [-22], "nor used for anything else");
+            }
         }
         reactor.notifier().wake();
         reactor.poll(Wait::Forever, &mut Completions::new()).expect("the wait works");

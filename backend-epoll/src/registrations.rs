@@ -1,8 +1,20 @@
 #![forbid(unsafe_code)]
-//! One registration per descriptor number, with those who wait on it.
+//! The registrations by descriptor number, and everything that waits on them.
 //!
 //! epoll knows one registration per descriptor, so readers and writers share it, armed for what
 //! either wants.
+//!
+//! # Try first
+//! An operation that transfers something is tried when it is submitted, and only if that is in vain
+//! is the descriptor armed, in the same submission: the kernel has it then, and no poll is needed to
+//! bring it there. On a descriptor where the last first attempt was in vain the next 7 operations are
+//! armed without one, which saves a call for who waits for each request anyway; the eighth finds out
+//! whether that is still so.
+//!
+//! # Turns
+//! An event that transfers wait for gives their side of the descriptor a turn: one attempt, for who
+//! has waited longest. If that succeeds and others wait, the side goes to the back of the queue. So a
+//! descriptor that is always ready takes one turn in as many as there are ready sides.
 //!
 //! # One event per arming, and kept
 //! A registration is armed for one event (`EPOLLONESHOT`). When that has come the kernel keeps the
@@ -10,7 +22,13 @@
 //! next operation on the same descriptor arms it by one `EPOLL_CTL_MOD`: 0.2 µs, against 1.0 µs for
 //! a removal and an addition (measured for eventfds, Unix and TCP sockets alike), and nothing at all
 //! while completions are reported. Level-triggered registrations would have to be removed there, or
-//! report the same event at each look; edge-triggered ones go on reporting to nobody.
+//! report the same event at each look; edge-triggered ones go on reporting to nobody, and would save
+//! nothing: that the number still means the same only a system call can tell.
+//!
+//! But while somebody waits the number can't change, and there edges have their use. An event may let
+//! nobody on: another process was faster, or the error queue of a socket holds something that is not
+//! for its reader. Armed for one event again it might report the same at once, without end. So after an attempt
+//! in vain it is armed for edges, until nobody waits any more, and is removed then.
 //!
 //! # What may happen to a number
 //! A closed descriptor takes its registration with it. The number's next owner is found out by
@@ -25,69 +43,18 @@
 use std::os::fd::RawFd;
 
 use evenkeel::Token;
-use evenkeel::io::Interest;
+use evenkeel::io::{Interest, Operation};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use crate::attempt::{Attempt, Kernel, Work, needs};
 use crate::paged::Paged;
+use crate::registration::{Registration, Side, Turn, asked, flag};
 use crate::set::{Set, UNASKED};
-use crate::waiters::{Line, Waiters};
+use crate::waiters::{Queue, Waiters};
 
-#[derive(Debug, Default)]
-struct Registration {
-    /// Of the last arming. 32 bits: a stale event would have to stay unseen for 4 billion armings
-    /// of one number to be taken for a new one.
-    generation: u32,
-    /// Whether the kernel has it, as far as is known. While someone waits it is true.
-    known: bool,
-    readers: Line,
-    writers: Line,
-}
-
-impl Registration {
-    fn line(&mut self, interest: Interest) -> &mut Line {
-        match interest {
-            Interest::Readable => &mut self.readers,
-            Interest::Writable => &mut self.writers,
-        }
-    }
-
-    /// What those who wait want.
-    fn wanted(&self) -> EventFlags {
-        let mut wanted = EventFlags::empty();
-        wanted.set(EventFlags::IN, !self.readers.is_empty());
-        wanted.set(EventFlags::OUT, !self.writers.is_empty());
-        wanted
-    }
-
-    /// The kernel does not have it any more: its descriptor was closed.
-    fn lose(&mut self, waiters: &mut Waiters) {
-        self.known = false;
-        waiters.end_line(&mut self.readers, failure(Errno::BADF));
-        waiters.end_line(&mut self.writers, failure(Errno::BADF));
-    }
-
-    /// Arms it for those who still wait, if any. If the descriptor was closed they end.
-    fn arm_again(&mut self, set: &Set, waiters: &mut Waiters, fd: RawFd) {
-        let wanted = self.wanted();
-        if !wanted.is_empty() {
-            self.generation = self.generation.wrapping_add(1);
-            if set.arm(fd, self.generation, wanted).is_err() {
-                self.lose(waiters);
-            }
-        }
-    }
-}
-
-fn flag(interest: Interest) -> EventFlags {
-    match interest {
-        Interest::Readable => EventFlags::IN,
-        Interest::Writable => EventFlags::OUT,
-    }
-}
-
-/// The part of an event that concerns this interest: what was asked, and what ends every wait. The
-/// numbers are those of `POLL*`.
+/// The part of an event that concerns who waits for this interest: what was asked, and what ends
+/// every wait. The numbers are those of `POLL*`.
 fn result(event: EventFlags, interest: Interest) -> i32 {
     (event & (flag(interest) | UNASKED)).bits().cast_signed()
 }
@@ -102,81 +69,171 @@ fn failure(errno: Errno) -> i32 {
 pub(crate) struct Registrations {
     table: Paged<Registration>,
     pub(crate) waiters: Waiters,
+    turns: Turns,
+    kernel: Kernel,
+}
+
+/// The sides whose turn it is, linked through the registrations.
+#[derive(Debug, Default)]
+struct Turns {
+    first: Option<(RawFd, Interest)>,
+    last: Option<(RawFd, Interest)>,
+}
+
+impl Turns {
+    fn push(&mut self, table: &mut Paged<Registration>, fd: RawFd, interest: Interest) {
+        let side = table.entry(index(fd)).side(interest);
+        if side.turn == Turn::Queued {
+            return;
+        }
+        side.turn = Turn::Queued;
+        match self.last.replace((fd, interest)) {
+            Some((last, of)) => {
+                table.entry(index(last)).side(of).following = Some((fd, interest));
+            }
+            None => self.first = Some((fd, interest)),
+        }
+    }
+
+    fn pop(&mut self, table: &mut Paged<Registration>) -> Option<(RawFd, Interest)> {
+        let (fd, interest) = self.first?;
+        let side = table.entry(index(fd)).side(interest);
+        side.turn = Turn::None;
+        self.first = side.following.take();
+        if self.first.is_none() {
+            self.last = None;
+        }
+        Some((fd, interest))
+    }
 }
 
 impl Registrations {
     pub(crate) fn new() -> Self {
-        Self { table: Paged::new(), waiters: Waiters::new() }
+        Self {
+            table: Paged::new(),
+            waiters: Waiters::new(),
+            turns: Turns::default(),
+            kernel: Kernel::new(),
+        }
     }
 
-    /// Takes an operation in: it waits, or has ended at once.
+    /// Whether some may be tried without a look before.
+    #[inline]
+    pub(crate) fn has_turns(&self) -> bool {
+        self.turns.first.is_some()
+    }
+
+    /// Takes in one who waits until the descriptor is ready.
     ///
     /// An error means that there is no room for it.
-    pub(crate) fn submit(
+    pub(crate) fn watch(
         &mut self,
         set: &Set,
         token: Token,
         fd: RawFd,
         interest: Interest,
     ) -> Result<(), Errno> {
-        if self.waiters.holds(token) {
-            return Err(Errno::EXIST);
-        }
-        match self.arm(set, fd, interest) {
-            Ok(()) => {}
+        match self.arm(set, fd, asked(interest, Queue::Polls)) {
+            Ok(number) => {
+                let line = &mut self.table.entry(number).side(interest).polls;
+                self.waiters.join(line, token, (fd, interest), None);
+            }
             Err(errno @ (Errno::NOMEM | Errno::NOSPC)) => return Err(errno),
             // It can't be watched because it never blocks, like a file: always ready, says poll(2).
             Err(Errno::PERM) => {
                 self.waiters.end_at_once(token, result(flag(interest), interest));
-                return Ok(());
             }
-            Err(errno) => {
-                self.waiters.end_at_once(token, failure(errno));
-                return Ok(());
-            }
+            Err(errno) => self.waiters.end_at_once(token, failure(errno)),
         }
-        let line = self.table.entry(number(fd)?).line(interest);
-        self.waiters.join(line, token, fd, interest);
         Ok(())
     }
 
-    /// Arms the descriptor's registration for this interest besides what others want. Always a
-    /// system call, because only the kernel knows whether the number still means the same.
-    fn arm(&mut self, set: &Set, fd: RawFd, interest: Interest) -> Result<(), Errno> {
+    /// Takes in one that transfers something: it has ended at once, or waits.
+    ///
+    /// An error means that there is no room for it.
+    pub(crate) fn transfer(
+        &mut self,
+        set: &Set,
+        token: Token,
+        operation: Operation,
+    ) -> Result<(), (Operation, Errno)> {
+        let Some((fd, interest)) = needs(&operation) else { return Err((operation, Errno::NOSYS)) };
+        let Ok(number) = number(fd) else {
+            self.waiters.end_at_once(token, failure(Errno::BADF));
+            return Ok(());
+        };
+        if set.owns(fd) {
+            self.waiters.end_at_once(token, failure(Errno::INVAL));
+            return Ok(());
+        }
+        let mut work = Work::new(operation);
+        let side = self.table.get_mut(number).map(|registration| registration.side(interest));
+        let mut was_in_vain = false;
+        if side.is_none_or(Side::tries_first) || work.begins_something() {
+            match work.attempt(&mut self.kernel) {
+                Attempt::Ended(result) => {
+                    self.waiters.end_at_once(token, result);
+                    return Ok(());
+                }
+                Attempt::NotYet => was_in_vain = true,
+                Attempt::Blocks => {
+                    self.waiters.end_at_once(token, failure(Errno::AGAIN));
+                    return Ok(());
+                }
+            }
+        }
+        match self.arm(set, fd, asked(interest, Queue::Transfers)) {
+            Ok(number) => {
+                let side = self.table.entry(number).side(interest);
+                if was_in_vain {
+                    side.was_in_vain();
+                }
+                self.waiters.join(&mut side.transfers, token, (fd, interest), Some(work));
+            }
+            Err(errno @ (Errno::NOMEM | Errno::NOSPC)) => {
+                return Err((work.into_operation(), errno));
+            }
+            Err(errno) => self.waiters.end_at_once(token, failure(errno)),
+        }
+        Ok(())
+    }
+
+    /// Arms the descriptor's registration for this besides what others want; returns its index.
+    /// Always a system call, because only the kernel knows whether the number still means the same.
+    fn arm(&mut self, set: &Set, fd: RawFd, asked: EventFlags) -> Result<usize, Errno> {
         let number = number(fd)?;
         if set.owns(fd) {
             return Err(Errno::INVAL);
         }
         if let Some(registration) = self.table.get_mut(number).filter(|entry| entry.known) {
-            registration.generation = registration.generation.wrapping_add(1);
-            let wanted = registration.wanted() | flag(interest);
-            let Err(errno) = set.arm(fd, registration.generation, wanted) else { return Ok(()) };
+            let wanted = registration.wanted() | asked;
+            let Err(errno) = registration.arm_once(set, fd, wanted) else { return Ok(number) };
             registration.lose(&mut self.waiters);
             if errno != Errno::NOENT {
                 return Err(errno);
             }
         }
         let generation = self.table.get(number).map_or(0, |entry| entry.generation.wrapping_add(1));
-        match set.add(fd, generation, flag(interest)) {
-            Err(Errno::EXIST) => set.arm(fd, generation, flag(interest))?,
+        match set.add(fd, generation, asked | EventFlags::ONESHOT) {
+            Err(Errno::EXIST) => set.arm(fd, generation, asked | EventFlags::ONESHOT)?,
             added => added?,
         }
         let registration = self.table.entry(number);
         registration.generation = generation;
         registration.known = true;
-        Ok(())
+        Ok(number)
     }
 
     /// Ends an operation that waits, and stops watching what nobody else waits for. Others are
     /// ignored.
     pub(crate) fn cancel(&mut self, set: &Set, token: Token) {
-        let Self { table, waiters } = self;
+        let Self { table, waiters, .. } = self;
         let Some(place) = waiters.place(token) else { return };
         let Some(registration) = number(place.fd).ok().and_then(|number| table.get_mut(number))
         else {
             return;
         };
-        let line = registration.line(place.interest);
+        let line = registration.side(place.interest).line(place.queue);
         if !place.is_still_in(line) {
             return;
         }
@@ -184,19 +241,26 @@ impl Registrations {
         if !line.is_empty() {
             return;
         }
-        if registration.wanted().is_empty() {
-            // It fails if the descriptor was closed, and then there is nothing to remove, or
-            // nothing that can be.
-            registration.known = false;
-            let _ = set.remove(place.fd);
+        if registration.is_idle() {
+            registration.remove(set, place.fd);
         } else {
             registration.arm_again(set, waiters, place.fd);
         }
     }
 
-    /// Ends those for whom this event has come, and arms the registration again for the others.
+    /// The number is about to be free: nobody watches it, and who waits on it ends.
+    pub(crate) fn forget(&mut self, set: &Set, fd: RawFd) {
+        let Self { table, waiters, .. } = self;
+        if let Some(registration) = number(fd).ok().and_then(|number| table.get_mut(number)) {
+            registration.remove(set, fd);
+            registration.lose(waiters);
+        }
+    }
+
+    /// Takes in an event: ends those who only waited for it, gives the others a turn, and arms the
+    /// registration again for those whom it does not concern.
     pub(crate) fn event(&mut self, set: &Set, fd: RawFd, generation: u32, event: EventFlags) {
-        let Self { table, waiters } = self;
+        let Self { table, waiters, turns, .. } = self;
         let Some(registration) = number(fd)
             .ok()
             .and_then(|number| table.get_mut(number))
@@ -204,18 +268,67 @@ impl Registrations {
         else {
             return;
         };
-        for interest in [Interest::Readable, Interest::Writable] {
+        let mut ready = [false; 2];
+        for (ready, interest) in ready.iter_mut().zip(BOTH) {
             let result = result(event, interest);
+            let side = registration.side(interest);
             if result != 0 {
-                waiters.end_line(registration.line(interest), result);
+                waiters.end_line(&mut side.polls, result);
+            }
+            let transfers = flag(interest) | EventFlags::ERR | EventFlags::HUP;
+            *ready = event.intersects(transfers) && !side.transfers.is_empty();
+        }
+        for (ready, interest) in ready.into_iter().zip(BOTH) {
+            if ready {
+                turns.push(table, fd, interest);
             }
         }
-        registration.arm_again(set, waiters, fd);
+        let registration = table.entry(index(fd));
+        if !registration.reports_edges() {
+            registration.arm_again(set, waiters, fd);
+        } else if registration.is_idle() {
+            registration.remove(set, fd);
+        }
+    }
+
+    /// Makes one attempt for each of the first `most` sides whose turn it is; how many there were.
+    pub(crate) fn take_turns(&mut self, set: &Set, most: usize) -> usize {
+        for taken in 0..most {
+            let Self { table, waiters, turns, kernel } = self;
+            let Some((fd, interest)) = turns.pop(table) else { return taken };
+            let registration = table.entry(index(fd));
+            let line = &mut registration.side(interest).transfers;
+            let Some(first) = line.first() else { continue };
+            let (token, work) = waiters.work(first);
+            let result = match work.attempt(kernel) {
+                Attempt::Ended(result) => result,
+                Attempt::NotYet => {
+                    registration.arm_for_edges(set, waiters, fd);
+                    continue;
+                }
+                Attempt::Blocks => failure(Errno::AGAIN),
+            };
+            waiters.end_one(line, token, result);
+            if !line.is_empty() {
+                turns.push(table, fd, interest);
+            } else if registration.reports_edges() && registration.is_idle() {
+                registration.remove(set, fd);
+            }
+        }
+        most
     }
 }
+
+const BOTH: [Interest; 2] = [Interest::Readable, Interest::Writable];
 
 /// A descriptor's number as an index; none is negative.
 #[inline]
 fn number(fd: RawFd) -> Result<usize, Errno> {
     usize::try_from(fd).map_err(|_| Errno::BADF)
+}
+
+/// The index of a descriptor that has a registration.
+#[inline]
+fn index(fd: RawFd) -> usize {
+    number(fd).expect("a negative number has no registration")
 }

@@ -111,18 +111,18 @@ impl Set {
             || self.timer.as_ref().is_some_and(|timer| fd == timer.timerfd.as_raw_fd())
     }
 
-    /// Watches a descriptor that is not in the set, for one event.
+    /// Watches a descriptor that is not in the set.
     pub(crate) fn add(&self, fd: RawFd, generation: u32, flags: EventFlags) -> Result<(), Errno> {
         let descriptor = descriptor::borrow(fd).ok_or(Errno::BADF)?;
         let data = Source::Descriptor { fd, generation }.data();
-        epoll::add(&self.epoll, descriptor, data, flags | UNASKED | EventFlags::ONESHOT)
+        epoll::add(&self.epoll, descriptor, data, flags)
     }
 
-    /// Watches a descriptor that is in the set, for one event.
+    /// Watches a descriptor that is in the set.
     pub(crate) fn arm(&self, fd: RawFd, generation: u32, flags: EventFlags) -> Result<(), Errno> {
         let descriptor = descriptor::borrow(fd).ok_or(Errno::BADF)?;
         let data = Source::Descriptor { fd, generation }.data();
-        epoll::modify(&self.epoll, descriptor, data, flags | UNASKED | EventFlags::ONESHOT)
+        epoll::modify(&self.epoll, descriptor, data, flags)
     }
 
     /// Takes a descriptor out of the set.

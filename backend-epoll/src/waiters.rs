@@ -10,6 +10,7 @@ use std::os::fd::RawFd;
 use evenkeel::io::Interest;
 use evenkeel::{Completion, Token};
 
+use crate::attempt::Work;
 use crate::paged::Paged;
 
 /// Those who wait for the same interest in the same descriptor, first come first.
@@ -28,6 +29,12 @@ impl Line {
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
+
+    /// Who has waited longest.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<usize> {
+        self.first
+    }
 }
 
 /// Where an operation waits.
@@ -35,7 +42,17 @@ impl Line {
 pub(crate) struct Place {
     pub(crate) fd: RawFd,
     pub(crate) interest: Interest,
+    pub(crate) queue: Queue,
     epoch: u32,
+}
+
+/// Which of the lines for the same interest in the same descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Queue {
+    /// Those who only wait, and all end with one event.
+    Polls,
+    /// Those who transfer something, one after the other.
+    Transfers,
 }
 
 impl Place {
@@ -51,6 +68,8 @@ struct Waiter {
     /// None once it has ended by itself. One that ended with its line keeps its place, of an
     /// earlier epoch.
     place: Option<Place>,
+    /// What is to be done when its turn has come.
+    work: Option<Work>,
     prev: Option<usize>,
     next: Option<usize>,
     /// Of the first of a chain of ended ones: what became of the whole chain.
@@ -101,11 +120,19 @@ impl Waiters {
     }
 
     /// Puts an operation at the end of a line.
-    pub(crate) fn join(&mut self, line: &mut Line, token: Token, fd: RawFd, interest: Interest) {
+    pub(crate) fn join(
+        &mut self,
+        line: &mut Line,
+        token: Token,
+        (fd, interest): (RawFd, Interest),
+        work: Option<Work>,
+    ) {
         let index = token.index();
+        let queue = if work.is_some() { Queue::Transfers } else { Queue::Polls };
         *self.table.entry(index) = Some(Waiter {
             token,
-            place: Some(Place { fd, interest, epoch: line.epoch }),
+            place: Some(Place { fd, interest, queue, epoch: line.epoch }),
+            work,
             prev: line.last,
             next: None,
             result: 0,
@@ -118,6 +145,12 @@ impl Waiters {
         line.last = Some(index);
         line.length += 1;
         self.waiting += 1;
+    }
+
+    /// What the waiter of this index is to do.
+    pub(crate) fn work(&mut self, index: usize) -> (Token, &mut Work) {
+        let waiter = self.linked(index);
+        (waiter.token, waiter.work.as_mut().expect("who transfers something has work"))
     }
 
     /// Takes one out of its line and ends it.
@@ -150,8 +183,15 @@ impl Waiters {
 
     /// Ends an operation that never waited.
     pub(crate) fn end_at_once(&mut self, token: Token, result: i32) {
-        *self.table.entry(token.index()) =
-            Some(Waiter { token, place: None, prev: None, next: None, result, following: None });
+        *self.table.entry(token.index()) = Some(Waiter {
+            token,
+            place: None,
+            work: None,
+            prev: None,
+            next: None,
+            result,
+            following: None,
+        });
         self.append(token.index(), result);
     }
 
@@ -197,7 +237,7 @@ mod tests {
     fn line_of(waiters: &mut Waiters, indices: std::ops::Range<u32>) -> Line {
         let mut line = Line::default();
         for index in indices {
-            waiters.join(&mut line, token(index), 5, Interest::Readable);
+            waiters.join(&mut line, token(index), (5, Interest::Readable), None);
         }
         line
     }
@@ -246,7 +286,7 @@ mod tests {
         assert!(place.is_still_in(&line));
         waiters.end_line(&mut line, 1);
         assert!(!place.is_still_in(&line));
-        waiters.join(&mut line, token(2), 5, Interest::Readable);
+        waiters.join(&mut line, token(2), (5, Interest::Readable), None);
         assert!(!place.is_still_in(&line));
     }
 
