@@ -12,6 +12,7 @@ use std::time::Duration;
 use pico_args::Arguments;
 
 use crate::affinity::Allowed;
+use crate::echo::{EchoPlan, Loop};
 use crate::{Pin, Plan};
 
 pub use help::HELP;
@@ -19,8 +20,10 @@ pub use help::HELP;
 /// What the command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// To measure.
+    /// To measure service latency.
     Measure(Options),
+    /// To measure an echo server.
+    Echo(EchoOptions),
     /// To print [`HELP`].
     Help,
     /// To print the version.
@@ -34,6 +37,17 @@ pub struct Options {
     pub backend: Backend,
     /// What to do.
     pub plan: Plan,
+    /// How to print the report.
+    pub format: Format,
+}
+
+/// How to measure an echo server, and how to report it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EchoOptions {
+    /// Over which reactor.
+    pub backend: Backend,
+    /// What to do.
+    pub plan: EchoPlan,
     /// How to print the report.
     pub format: Format,
 }
@@ -85,6 +99,15 @@ const TASKS: Number = Number { option: "--tasks", otherwise: 1, in_smoke: 1, mos
 const TIMEOUT_MS: Number =
     Number { option: "--timeout-ms", otherwise: 2000, in_smoke: 2000, most: 600_000 };
 
+const CONNECTIONS: Number =
+    Number { option: "--connections", otherwise: 64, in_smoke: 8, most: 10_000 };
+const BYTES: Number = Number { option: "--bytes", otherwise: 64, in_smoke: 64, most: 16_777_216 };
+const RATE: Number = Number { option: "--rate", otherwise: 0, in_smoke: 0, most: 10_000_000 };
+const DURATION_MS: Number =
+    Number { option: "--duration-ms", otherwise: 2000, in_smoke: 100, most: 3_600_000 };
+
+const WORKLOAD: &str = "--workload";
+const WORKLOADS: &str = "service or echo";
 const BACKEND: &str = "--backend";
 const BACKENDS: &str = "uring, epoll or auto";
 const PIN: &str = "--pin";
@@ -95,8 +118,22 @@ const HELP_OPTIONS: [&str; 2] = ["-h", "--help"];
 const VERSION_OPTIONS: [&str; 2] = ["-V", "--version"];
 
 /// Those followed by a value, for which there is `--option=value` too.
-const VALUED: [&str; 6] =
-    [BACKEND, TRIALS.option, BACKLOG_MS.option, TASKS.option, TIMEOUT_MS.option, PIN];
+const VALUED: [&str; 11] = [
+    WORKLOAD,
+    BACKEND,
+    TRIALS.option,
+    BACKLOG_MS.option,
+    TASKS.option,
+    TIMEOUT_MS.option,
+    PIN,
+    CONNECTIONS.option,
+    BYTES.option,
+    RATE.option,
+    DURATION_MS.option,
+];
+/// Those that only one workload has.
+const OF_SERVICE: [&str; 2] = [TRIALS.option, BACKLOG_MS.option];
+const OF_ECHO: [&str; 4] = [CONNECTIONS.option, BYTES.option, RATE.option, DURATION_MS.option];
 /// Those that stand alone.
 const FLAGS: [&str; 6] =
     [SMOKE, JSON, HELP_OPTIONS[0], HELP_OPTIONS[1], VERSION_OPTIONS[0], VERSION_OPTIONS[1]];
@@ -127,32 +164,72 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, U
         Given::Yes => Format::Json,
         Given::No => Format::Text,
     };
+    let workload = workload(&mut rest)?;
     let backend = backend(&mut rest)?;
-    let plan = Plan {
-        trials: TRIALS.parse(&mut rest, pace)?,
-        backlog: milliseconds(BACKLOG_MS.parse(&mut rest, pace)?),
-        tasks: TASKS.parse(&mut rest, pace)?,
-        timeout: milliseconds(TIMEOUT_MS.parse(&mut rest, pace)?),
-        pin: pin(&mut rest)?,
+    let request = match workload {
+        Workload::Service => {
+            alien(&mut rest, &OF_ECHO, "echo")?;
+            let plan = Plan {
+                trials: TRIALS.parse(&mut rest, pace)?,
+                backlog: milliseconds(BACKLOG_MS.parse(&mut rest, pace)?),
+                tasks: TASKS.parse(&mut rest, pace)?,
+                timeout: milliseconds(TIMEOUT_MS.parse(&mut rest, pace)?),
+                pin: pin(&mut rest)?,
+            };
+            Request::Measure(Options { backend, plan, format })
+        }
+        Workload::Echo => {
+            alien(&mut rest, &OF_SERVICE, "service")?;
+            let plan = EchoPlan {
+                connections: CONNECTIONS.parse(&mut rest, pace)?,
+                bytes: BYTES.parse(&mut rest, pace)?,
+                pace: RATE.given(&mut rest)?.map_or(Loop::Closed, Loop::Open),
+                duration: milliseconds(DURATION_MS.parse(&mut rest, pace)?),
+                tasks: TASKS.given(&mut rest)?.map_or(0, NonZeroU32::get),
+                timeout: milliseconds(TIMEOUT_MS.parse(&mut rest, pace)?),
+                pin: pin(&mut rest)?,
+            };
+            Request::Echo(EchoOptions { backend, plan, format })
+        }
     };
     match rest.finish().first() {
-        None => Ok(Request::Measure(Options { backend, plan, format })),
+        None => Ok(request),
         Some(unexpected) => Err(not_understood(unexpected)),
     }
 }
 
-impl Options {
-    /// Whether the process may use the CPUs it is to be pinned to.
-    ///
-    /// # Errors
-    ///
-    /// The CPU that it may not use, and those that it may.
-    pub fn check_cpus(&self, allowed: &Allowed) -> Result<(), UsageError> {
-        match self.plan.pin.and_then(|pin| allowed.missing(pin)) {
-            None => Ok(()),
-            Some(cpu) => {
-                usage(format!("{PIN}: CPU {cpu} is not available; this process may use {allowed}"))
-            }
+/// `--workload`
+enum Workload {
+    Service,
+    Echo,
+}
+
+fn workload(rest: &mut Arguments) -> Result<Workload, UsageError> {
+    match value(rest, WORKLOAD, WORKLOADS)?.as_deref() {
+        None | Some("service") => Ok(Workload::Service),
+        Some("echo") => Ok(Workload::Echo),
+        Some(other) => not_allowed(WORKLOAD, WORKLOADS, other),
+    }
+}
+
+/// An option of another workload is no option here.
+fn alien(rest: &mut Arguments, options: &[&'static str], workload: &str) -> Result<(), UsageError> {
+    match options.iter().find(|&&option| rest.contains(option)) {
+        None => Ok(()),
+        Some(option) => usage(format!("{option} needs {WORKLOAD} {workload}")),
+    }
+}
+
+/// Whether the process may use the CPUs it is to be pinned to.
+///
+/// # Errors
+///
+/// The CPU that it may not use, and those that it may.
+pub fn check_cpus(pin: Option<Pin>, allowed: &Allowed) -> Result<(), UsageError> {
+    match pin.and_then(|pin| allowed.missing(pin)) {
+        None => Ok(()),
+        Some(cpu) => {
+            usage(format!("{PIN}: CPU {cpu} is not available; this process may use {allowed}"))
         }
     }
 }
@@ -178,6 +255,11 @@ impl Number {
             (None, Pace::Smoke) => self.in_smoke,
         };
         Ok(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// For one that stays away unless it is given.
+    fn given(&self, rest: &mut Arguments) -> Result<Option<NonZeroU32>, UsageError> {
+        value(rest, self.option, &self.allowed())?.map(|given| self.read(&given)).transpose()
     }
 
     fn read(&self, given: &str) -> Result<NonZeroU32, UsageError> {
@@ -322,6 +404,41 @@ mod tests {
             Ok(Request::Measure(options)) => options,
             other => panic!("{line}: {other:?}"),
         }
+    }
+
+    fn echo_options(line: &str) -> EchoOptions {
+        match parsed(line) {
+            Ok(Request::Echo(options)) => options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn echo_has_a_plan_of_its_own() {
+        let EchoOptions { plan, .. } = echo_options("--workload echo");
+        assert_eq!((plan.connections.get(), plan.bytes.get(), plan.tasks), (64, 64, 0));
+        assert_eq!((plan.pace, plan.duration), (Loop::Closed, Duration::from_secs(2)));
+        let line =
+            "--workload=echo --rate=500 --connections 3 --bytes 1000 --duration-ms 7 --tasks 9";
+        let EchoOptions { plan, .. } = echo_options(line);
+        assert_eq!(plan.pace, Loop::Open(NonZeroU32::new(500).unwrap()));
+        assert_eq!((plan.connections.get(), plan.bytes.get(), plan.tasks), (3, 1000, 9));
+        assert_eq!(plan.duration, Duration::from_millis(7));
+        let EchoOptions { plan, .. } = echo_options("--workload echo --smoke --bytes 9");
+        assert_eq!((plan.connections.get(), plan.bytes.get()), (8, 9));
+        assert!(matches!(parsed("--workload service"), Ok(Request::Measure(_))));
+    }
+
+    #[test]
+    fn an_option_of_another_workload_is_refused() {
+        assert_eq!(refusal("--workload echo --trials 3"), "--trials needs --workload service");
+        assert_eq!(refusal("--connections 3"), "--connections needs --workload echo");
+        assert_eq!(refusal("--rate=3"), "--rate needs --workload echo");
+        assert_eq!(refusal("--workload ehco"), "--workload must be service or echo, not 'ehco'");
+        assert_eq!(
+            refusal("--workload echo --rate 0"),
+            "--rate must be a whole number from 1 to 10000000, not '0'"
+        );
     }
 
     fn refusal(line: &str) -> String {

@@ -7,7 +7,8 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use crate::affinity::Allowed;
-use crate::args::{self, Format, HELP, Options, Request, UsageError};
+use crate::args::{self, EchoOptions, Format, HELP, Options, Request, UsageError};
+use crate::echo::{self, EchoFailure, EchoReport, EchoServers};
 use crate::environment::Environment;
 use crate::progress::Progress;
 use crate::report::{Report, json, text};
@@ -23,6 +24,8 @@ pub enum Error {
     Unavailable(String),
     /// A trial failed.
     Run(RunError),
+    /// A run of the workload `echo` failed.
+    Echo(EchoFailure),
     /// The report could not be written.
     Output(io::Error),
     /// The system would not say which CPUs may be used.
@@ -35,6 +38,7 @@ impl fmt::Display for Error {
             Self::Usage(error) => error.fmt(f),
             Self::Unavailable(reason) => f.write_str(reason),
             Self::Run(error) => error.fmt(f),
+            Self::Echo(failure) => write!(f, "echo failed: {failure}"),
             Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Self::Cpus(errno) => write!(f, "cannot ask which CPUs may be used: {errno}"),
         }
@@ -60,18 +64,23 @@ impl Error {
     fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Unavailable(_) | Self::Run(_) | Self::Output(_) | Self::Cpus(_) => 1,
+            Self::Unavailable(_)
+            | Self::Run(_)
+            | Self::Echo(_)
+            | Self::Output(_)
+            | Self::Cpus(_) => 1,
         }
     }
 }
 
 /// Does what the arguments (without the program's name) ask for. `measure` chooses the scheduler
-/// and then calls [`measure`].
+/// and then calls [`measure`]; so does `echo` with [`echo`].
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     measure: impl FnOnce(&Options) -> Result<Report, Error>,
+    echo: impl FnOnce(&EchoOptions) -> Result<EchoReport, Error>,
 ) -> ExitCode {
-    match serve(arguments, measure) {
+    match serve(arguments, measure, echo) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&error);
@@ -103,22 +112,53 @@ pub fn measure(
     Ok(Report::new(&measured, &options.plan, Environment::here(), instead_of))
 }
 
+/// Has an echo server of one kind do its work under load, and makes the report. `instead_of` is as
+/// for [`measure`].
+///
+/// # Errors
+///
+/// What went wrong.
+pub fn echo(
+    options: &EchoOptions,
+    servers: &impl EchoServers,
+    instead_of: Option<String>,
+) -> Result<EchoReport, Error> {
+    let ((backend, detail), load) = echo::run(servers, &options.plan).map_err(Error::Echo)?;
+    let detail = match instead_of {
+        None => detail,
+        Some(other) => format!("{detail}; instead of {other}"),
+    };
+    let (plan, environment) = (options.plan, Environment::here());
+    Ok(EchoReport { backend, detail, plan, environment, load })
+}
+
 fn serve(
     arguments: impl IntoIterator<Item = OsString>,
     measure: impl FnOnce(&Options) -> Result<Report, Error>,
+    echo: impl FnOnce(&EchoOptions) -> Result<EchoReport, Error>,
 ) -> Result<(), Error> {
+    let mut written = Vec::new();
     match args::parse(arguments)? {
         Request::Help => print(HELP.as_bytes()),
         Request::Version => {
             print(concat!("bench-cli ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())
         }
         Request::Measure(options) => {
-            options.check_cpus(&Allowed::now().map_err(Error::Cpus)?)?;
+            args::check_cpus(options.plan.pin, &Allowed::now().map_err(Error::Cpus)?)?;
             let report = measure(&options)?;
-            let mut written = Vec::new();
             match options.format {
                 Format::Text => text::write(&report, &mut written),
                 Format::Json => json::write(&report, &mut written),
+            }
+            .map_err(Error::Output)?;
+            print(&written)
+        }
+        Request::Echo(options) => {
+            args::check_cpus(options.plan.pin, &Allowed::now().map_err(Error::Cpus)?)?;
+            let report = echo(&options)?;
+            match options.format {
+                Format::Text => report.write_text(&mut written),
+                Format::Json => report.write_json(&mut written),
             }
             .map_err(Error::Output)?;
             print(&written)

@@ -32,6 +32,7 @@ pub mod args;
 pub mod backlog;
 pub mod clock;
 pub mod command;
+pub mod echo;
 pub mod environment;
 mod failure;
 pub mod floor;

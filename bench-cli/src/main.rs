@@ -3,40 +3,56 @@
 use std::env;
 use std::process::ExitCode;
 
-use evenkeel_bench::args::{self, Options};
+use evenkeel_bench::args::{self, EchoOptions, Options};
 use evenkeel_bench::command::{self, Error};
+use evenkeel_bench::echo::EchoReport;
 use evenkeel_bench::ours::backend::{Backend, Epoll, Uring};
 use evenkeel_bench::ours::bare::Bare;
+use evenkeel_bench::ours::echo::Echoes;
 use evenkeel_bench::ours::scheduler::Schedulers;
 use evenkeel_bench::report::Report;
 
 fn main() -> ExitCode {
-    command::main(env::args_os().skip(1), measure)
+    command::main(env::args_os().skip(1), measure, echo)
 }
 
-fn measure(options: &Options) -> Result<Report, Error> {
-    // Asked before the first trial, so that a refusal is told as what it is.
+/// The backend that there is, and in place of which.
+enum Chosen {
+    Uring,
+    Epoll { instead_of: Option<String> },
+}
+
+/// Asked before the first trial, so that a refusal is told as what it is.
+fn choose(backend: args::Backend) -> Result<Chosen, Error> {
     let uring = || Uring.open().map(drop);
-    match options.backend {
-        args::Backend::Uring => {
-            uring().map_err(|reason| Error::Unavailable(format!("{reason} (--backend epoll)")))?;
-            measure_over(Uring, options, None)
-        }
-        args::Backend::Epoll => measure_over(Epoll, options, None),
+    match backend {
+        args::Backend::Uring => match uring() {
+            Ok(()) => Ok(Chosen::Uring),
+            Err(reason) => Err(Error::Unavailable(format!("{reason} (--backend epoll)"))),
+        },
+        args::Backend::Epoll => Ok(Chosen::Epoll { instead_of: None }),
         args::Backend::Auto => match uring() {
-            Ok(()) => measure_over(Uring, options, None),
+            Ok(()) => Ok(Chosen::Uring),
             Err(reason) => {
                 command::say(format_args!("measuring epoll instead: {reason}"));
-                measure_over(Epoll, options, Some(format!("uring: {reason}")))
+                Ok(Chosen::Epoll { instead_of: Some(format!("uring: {reason}")) })
             }
         },
     }
 }
 
-fn measure_over(
-    backend: impl Backend,
-    options: &Options,
-    instead_of: Option<String>,
-) -> Result<Report, Error> {
-    command::measure(options, &Schedulers(backend), &Bare(backend), instead_of)
+fn measure(options: &Options) -> Result<Report, Error> {
+    match choose(options.backend)? {
+        Chosen::Uring => command::measure(options, &Schedulers(Uring), &Bare(Uring), None),
+        Chosen::Epoll { instead_of } => {
+            command::measure(options, &Schedulers(Epoll), &Bare(Epoll), instead_of)
+        }
+    }
+}
+
+fn echo(options: &EchoOptions) -> Result<EchoReport, Error> {
+    match choose(options.backend)? {
+        Chosen::Uring => command::echo(options, &Echoes(Uring), None),
+        Chosen::Epoll { instead_of } => command::echo(options, &Echoes(Epoll), instead_of),
+    }
 }

@@ -21,6 +21,8 @@ pub struct Percentile(f64);
 impl Percentile {
     /// The median.
     pub const P50: Self = Self(0.50);
+    /// One in ten is beyond it.
+    pub const P90: Self = Self(0.90);
     /// One in a hundred is beyond it.
     pub const P99: Self = Self(0.99);
     /// One in a thousand is beyond it.
