@@ -18,8 +18,8 @@ use std::net::Shutdown;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::slice;
 
-use evenkeel::io::{Address, Interest, KernelAddress, Memory, Offset, Operation};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use evenkeel::io::{Address, Interest, KernelAddress, Memory, Offset, Operation, SyncExtent};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fdatasync, fsync};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with};
 
@@ -37,6 +37,24 @@ pub(crate) enum Attempt {
     /// It has to wait for what no descriptor's readiness tells: room in another Unix socket, whose
     /// queue is full.
     Blocks,
+}
+
+impl Attempt {
+    pub(crate) fn of(result: Result<i32, Errno>) -> Self {
+        match result {
+            Ok(number) => Self::Ended(number),
+            Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => Self::NotYet,
+            Err(errno) => Self::Ended(-errno.raw_os_error()),
+        }
+    }
+}
+
+/// What the result of an operation that has ended well is besides a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Brings {
+    Nothing,
+    /// A descriptor, which is nobody's until it is reported.
+    Descriptor,
 }
 
 /// How far an operation is.
@@ -75,7 +93,7 @@ impl Kernel {
 }
 
 const NO_SIGNAL: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x100);
-const RECEIVE: RecvFlags = RecvFlags::DONTWAIT;
+pub(crate) const RECEIVE: RecvFlags = RecvFlags::DONTWAIT;
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 /// The descriptor of an operation and what it has to be ready for; none of those that never wait for
@@ -101,6 +119,14 @@ impl Work {
         Self { operation, stage: Stage::New }
     }
 
+    pub(crate) fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    pub(crate) fn operation_mut(&mut self) -> &mut Operation {
+        &mut self.operation
+    }
+
     pub(crate) fn into_operation(self) -> Operation {
         self.operation
     }
@@ -111,15 +137,53 @@ impl Work {
             .and_then(|(fd, _)| descriptor::borrow(fd))
             .ok_or(Errno::BADF)
             .and_then(|fd| retry_on_intr(|| self.call(fd, kernel)));
-        match result {
-            Ok(number) => Attempt::Ended(number),
+        let attempt = match result {
             Err(Errno::AGAIN) if self.waits_for_another() => Attempt::Blocks,
-            Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => {
-                self.stage = Stage::Waited;
-                Attempt::NotYet
-            }
-            Err(errno) => Attempt::Ended(-errno.raw_os_error()),
+            result => Attempt::of(result),
+        };
+        if attempt == Attempt::NotYet {
+            self.stage = Stage::Waited;
         }
+        attempt
+    }
+
+    /// Makes the call on a thread that may wait and takes no signals. `EAGAIN` of one that is to be
+    /// tried again after a while.
+    pub(crate) fn block(&mut self, fd: Option<BorrowedFd<'_>>) -> Result<i32, Errno> {
+        if let Operation::Close { fd } = self.operation {
+            return Ok(descriptor::close(fd));
+        }
+        let Some(fd) = fd else { return Err(Errno::AGAIN) };
+        let none = ReadWriteFlags::empty();
+        retry_on_intr(|| match &mut self.operation {
+            Operation::Read { into, at, .. } => {
+                lent::read(fd, slice::from_mut(into), *at, none).map(count)
+            }
+            Operation::ReadVectored { into, at, .. } => {
+                lent::read(fd, into.pieces_mut(), *at, none).map(count)
+            }
+            Operation::Write { from, at, .. } => {
+                lent::write(fd, slice::from_ref(from), *at, none).map(count)
+            }
+            Operation::WriteVectored { from, at, .. } => {
+                lent::write(fd, from.pieces(), *at, none).map(count)
+            }
+            Operation::Sync { extent: SyncExtent::All, .. } => fsync(fd).map(|()| 0),
+            Operation::Sync { extent: SyncExtent::Data, .. } => fdatasync(fd).map(|()| 0),
+            _ => Err(Errno::AGAIN),
+        })
+    }
+
+    /// What it brings when it ends well.
+    pub(crate) fn brings(&self) -> Brings {
+        match self.operation {
+            Operation::Accept { .. } => Brings::Descriptor,
+            _ => Brings::Nothing,
+        }
+    }
+
+    pub(crate) fn was_in_vain(&self) -> bool {
+        self.stage == Stage::Waited
     }
 
     /// Whether it is to be tried even where others were tried in vain: until it was, there is nothing
@@ -175,7 +239,7 @@ impl Work {
 }
 
 /// As a result; no transfer is larger than `MOST_BYTES`.
-fn count(bytes: usize) -> i32 {
+pub(crate) fn count(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
@@ -240,7 +304,7 @@ fn write(
     }
 }
 
-fn accept(fd: BorrowedFd<'_>) -> Result<i32, Errno> {
+pub(crate) fn accept(fd: BorrowedFd<'_>) -> Result<i32, Errno> {
     not_blocking(fd, || accept_with(fd, SocketFlags::CLOEXEC)).map(IntoRawFd::into_raw_fd)
 }
 

@@ -7,7 +7,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 use std::slice;
 
-use evenkeel::io::{KernelAddress, Memory, Offset};
+use evenkeel::io::{BufferPool, KernelAddress, Memory, Offset};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny};
@@ -88,6 +88,29 @@ pub(crate) fn receive(
 pub(crate) fn send(fd: BorrowedFd<'_>, from: &Memory, flags: SendFlags) -> Result<usize, Errno> {
     // SAFETY: the operation is in flight, and was given this to be read from.
     rustix::net::send(fd, unsafe { from.bytes() }, flags)
+}
+
+/// Into a buffer of the pool, which is taken for it, and kept if something was received.
+pub(crate) fn receive_piece(
+    fd: BorrowedFd<'_>,
+    pool: &BufferPool,
+    flags: RecvFlags,
+) -> Result<(usize, Option<u16>), Errno> {
+    let Some((number, mut memory)) = pool.take() else {
+        // To say that there is none is the answer to a piece, not to its absence.
+        let mut byte = [0];
+        return match rustix::net::recv(fd, &mut byte, flags | RecvFlags::PEEK)? {
+            (_, 0) => Ok((0, None)),
+            _ => Err(Errno::NOBUFS),
+        };
+    };
+    let received = receive(fd, &mut memory, flags);
+    if received.is_ok_and(|bytes| bytes > 0) {
+        return received.map(|bytes| (bytes, Some(number)));
+    }
+    // SAFETY: it was taken just now, and the call is over.
+    unsafe { pool.give_back(number) };
+    received.map(|bytes| (bytes, None))
 }
 
 /// With the sender's address, if it has one.

@@ -47,6 +47,7 @@
 //! [`Readiness::Unknown`]: evenkeel::Readiness::Unknown
 
 mod attempt;
+mod blocking;
 #[allow(unsafe_code)] // numbers of descriptors, and why they may be used
 mod descriptor;
 #[allow(unsafe_code)] // memory that operations lend

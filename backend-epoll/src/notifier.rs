@@ -25,6 +25,16 @@ impl Notifier {
         Ok(Self { eventfd })
     }
 
+    /// Ends a wait, now or the next one.
+    pub(crate) fn add(&self) {
+        if self.add_one() == Err(Errno::AGAIN) {
+            // The counter is full, after 2^64 - 2 wakes, and a write that fails makes no edge. A
+            // read makes it empty; if another thread is first, that one's write is the edge.
+            let _ = read(&self.eventfd, &mut [0; 8]);
+            let _ = self.add_one();
+        }
+    }
+
     fn add_one(&self) -> Result<(), Errno> {
         write(&self.eventfd, &1_u64.to_ne_bytes()).map(drop)
     }
@@ -36,12 +46,7 @@ impl Wake for Notifier {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.add_one() == Err(Errno::AGAIN) {
-            // The counter is full, after 2^64 - 2 wakes, and a write that fails makes no edge. A
-            // read makes it empty; if another thread is first, that one's write is the edge.
-            let _ = read(&self.eventfd, &mut [0; 8]);
-            let _ = self.add_one();
-        }
+        self.add();
     }
 }
 

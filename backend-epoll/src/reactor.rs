@@ -17,10 +17,11 @@ use evenkeel::{
 
 use rustix::event::epoll::Event;
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_linger;
 
-use crate::attempt::shutdown;
+use crate::attempt::{Work, shutdown};
 use crate::descriptor;
-use crate::registrations::Registrations;
+use crate::registrations::{Items, Registrations};
 use crate::set::{Set, Source};
 use crate::setup::SetupError;
 use crate::wait::until_over;
@@ -102,13 +103,22 @@ impl EpollReactor {
         self.set.detail()
     }
 
-    /// close(2), after the set has forgotten the number.
-    fn close(&mut self, fd: RawFd) -> i32 {
+    /// close(2), after the set has forgotten the number. One that lingers is for a thread: whether
+    /// or not the descriptor blocks, it waits until the peer has taken what was sent.
+    fn close(&mut self, token: Token, fd: RawFd) {
         if self.set.owns(fd) {
-            return -Errno::INVAL.raw_os_error();
+            self.registrations.waiters.end_at_once(token, -Errno::INVAL.raw_os_error());
+            return;
         }
         self.registrations.forget(&self.set, fd);
-        descriptor::close(fd)
+        let lingers = descriptor::borrow(fd).map(socket_linger);
+        if lingers
+            .is_some_and(|span| span.is_ok_and(|span| span.is_some_and(|span| !span.is_zero())))
+        {
+            self.registrations.block(&self.set, token, Work::new(Operation::Close { fd }));
+        } else {
+            self.registrations.waiters.end_at_once(token, descriptor::close(fd));
+        }
     }
 
     /// Takes in what events there are.
@@ -146,7 +156,7 @@ impl EpollReactor {
     #[inline(never)]
     fn report(&mut self, found: &mut Completions) {
         while found.room() > 0
-            && let Some(completion) = self.registrations.waiters.take_ended()
+            && let Some(completion) = self.registrations.take_ended()
         {
             found.push(completion);
             self.unlooked.count += 1;
@@ -162,7 +172,10 @@ impl EpollReactor {
     /// Whether a poll has something to do without a look at the kernel.
     #[inline]
     fn has_work(&self) -> bool {
-        self.registrations.waiters.has_ended() || self.registrations.has_turns()
+        let registrations = &self.registrations;
+        registrations.waiters.has_ended()
+            || registrations.has_turns()
+            || registrations.has_finished()
     }
 
     /// Whether the kernel is to be looked at although there is work without: a look is a system
@@ -251,10 +264,26 @@ impl Reactor for EpollReactor {
                 Ok(())
             }
             Operation::Close { fd } => {
-                let result = self.close(fd);
-                self.registrations.waiters.end_at_once(token, result);
+                self.close(token, fd);
                 Ok(())
             }
+            Operation::Sync { fd, .. } => {
+                if self.set.owns(fd) {
+                    self.registrations.waiters.end_at_once(token, -Errno::INVAL.raw_os_error());
+                } else {
+                    self.registrations.block(&self.set, token, Work::new(operation));
+                }
+                Ok(())
+            }
+            Operation::AcceptMany { fd } => {
+                self.registrations.open_flow(&self.set, token, fd, Items::Connections);
+                Ok(())
+            }
+            Operation::ReceiveMany { fd, pool } => {
+                self.registrations.open_flow(&self.set, token, fd, Items::Pieces(pool));
+                Ok(())
+            }
+            Operation::Next { .. } => self.registrations.next(&self.set, token, operation),
             transfer => self.registrations.transfer(&self.set, token, transfer),
         };
         match submitted {
@@ -288,7 +317,11 @@ impl Reactor for EpollReactor {
         let waits = wait != Wait::Never;
         let works = self.has_work();
         if waits && !works && !self.woken {
-            self.wait(wait)?;
+            if self.registrations.announce_wait() {
+                let waited = self.wait(wait);
+                self.registrations.retract_wait();
+                waited?;
+            }
         } else {
             let looks = self.registrations.waiters.waiting() > 0;
             if looks && (!works || self.look_is_due()) {
@@ -297,6 +330,9 @@ impl Reactor for EpollReactor {
             if self.registrations.has_turns() {
                 self.take_turns();
             }
+        }
+        if self.registrations.has_finished() {
+            self.unlooked.count += self.registrations.take_finished(&self.set, ATTEMPTS);
         }
         if waits {
             self.woken = false;

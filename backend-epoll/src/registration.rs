@@ -19,6 +19,7 @@ const UNTRIED: u8 = 7;
 pub(crate) struct Side {
     pub(crate) polls: Line,
     pub(crate) transfers: Line,
+    pub(crate) flows: Line,
     /// Whether it waits for its turn among those that are ready, and not for an event.
     pub(crate) turn: Turn,
     /// The next one whose turn it is.
@@ -39,13 +40,19 @@ impl Side {
         match queue {
             Queue::Polls => &mut self.polls,
             Queue::Transfers => &mut self.transfers,
+            Queue::Flows => &mut self.flows,
         }
+    }
+
+    /// Whether somebody waits for a turn, or for an event that gives one.
+    pub(crate) fn wants_turns(&self) -> bool {
+        !(self.transfers.is_empty() && self.flows.is_empty())
     }
 
     /// Whether a new operation is worth an attempt before it waits. Where the last one was in vain
     /// the next ones hardly fare better: a client that answers requests waits for each.
     pub(crate) fn tries_first(&mut self) -> bool {
-        self.transfers.is_empty()
+        !self.wants_turns()
             && match self.untried.checked_sub(1) {
                 Some(left) => {
                     self.untried = left;
@@ -61,7 +68,7 @@ impl Side {
     }
 
     fn is_idle(&self) -> bool {
-        self.polls.is_empty() && self.transfers.is_empty()
+        self.polls.is_empty() && !self.wants_turns()
     }
 
     /// What those who wait for an event want.
@@ -70,7 +77,7 @@ impl Side {
         if !self.polls.is_empty() {
             wanted |= asked(interest, Queue::Polls);
         }
-        if self.turn == Turn::None && !self.transfers.is_empty() {
+        if self.turn == Turn::None && self.wants_turns() {
             wanted |= asked(interest, Queue::Transfers);
         }
         wanted
@@ -82,7 +89,7 @@ impl Side {
 pub(crate) fn asked(interest: Interest, queue: Queue) -> EventFlags {
     match queue {
         Queue::Polls => flag(interest) | UNASKED,
-        Queue::Transfers => flag(interest),
+        Queue::Transfers | Queue::Flows => flag(interest),
     }
 }
 
@@ -111,6 +118,13 @@ impl Registration {
         match interest {
             Interest::Readable => &mut self.read,
             Interest::Writable => &mut self.write,
+        }
+    }
+
+    pub(crate) fn flows(&self, interest: Interest) -> &Line {
+        match interest {
+            Interest::Readable => &self.read.flows,
+            Interest::Writable => &self.write.flows,
         }
     }
 
@@ -163,6 +177,22 @@ impl Registration {
         }
     }
 
+    /// One who waited has ended early: what nobody else waits for is watched no more.
+    pub(crate) fn after_a_cancel(
+        &mut self,
+        set: &Set,
+        waiters: &mut Waiters,
+        fd: RawFd,
+        interest: Interest,
+        queue: Queue,
+    ) {
+        if self.is_idle() {
+            self.remove(set, fd);
+        } else if self.side(interest).line(queue).is_empty() {
+            self.arm_again(set, waiters, fd);
+        }
+    }
+
     /// Has the kernel forget it.
     pub(crate) fn remove(&mut self, set: &Set, fd: RawFd) {
         if self.known {
@@ -182,6 +212,7 @@ impl Registration {
         for side in [&mut self.read, &mut self.write] {
             waiters.end_line(&mut side.polls, closed);
             waiters.end_line(&mut side.transfers, closed);
+            waiters.end_line(&mut side.flows, closed);
         }
     }
 }

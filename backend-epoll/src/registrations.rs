@@ -40,18 +40,24 @@
 //! A cancelled operation may have been the reason why its descriptor was kept open. So when the last
 //! one who waits is cancelled the registration, which is armed, is removed at once.
 
-use std::os::fd::RawFd;
+mod flows;
 
-use evenkeel::Token;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
 use evenkeel::io::{Interest, Operation};
+use evenkeel::{Completion, Token};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::attempt::{Attempt, Kernel, Work, needs};
+use crate::blocking::{Blocking, Done};
 use crate::paged::Paged;
-use crate::registration::{Registration, Side, Turn, asked, flag};
+use crate::registration::{Registration, Turn, asked, flag};
+use crate::registrations::flows::Flows;
+pub(crate) use crate::registrations::flows::Items;
 use crate::set::{Set, UNASKED};
-use crate::waiters::{Queue, Waiters};
+use crate::waiters::{LineOf, Queue, Waiters};
 
 /// The part of an event that concerns who waits for this interest: what was asked, and what ends
 /// every wait. The numbers are those of `POLL*`.
@@ -71,6 +77,9 @@ pub(crate) struct Registrations {
     pub(crate) waiters: Waiters,
     turns: Turns,
     kernel: Kernel,
+    flows: Flows,
+    /// None until it is needed.
+    blocking: Option<Blocking>,
 }
 
 /// The sides whose turn it is, linked through the registrations.
@@ -114,6 +123,8 @@ impl Registrations {
             waiters: Waiters::new(),
             turns: Turns::default(),
             kernel: Kernel::new(),
+            flows: Flows::new(),
+            blocking: None,
         }
     }
 
@@ -136,7 +147,8 @@ impl Registrations {
         match self.arm(set, fd, asked(interest, Queue::Polls)) {
             Ok(number) => {
                 let line = &mut self.table.entry(number).side(interest).polls;
-                self.waiters.join(line, token, (fd, interest), None);
+                let of = LineOf::Side { fd, interest, queue: Queue::Polls };
+                self.waiters.join(line, token, of, None);
             }
             Err(errno @ (Errno::NOMEM | Errno::NOSPC)) => return Err(errno),
             // It can't be watched because it never blocks, like a file: always ready, says poll(2).
@@ -157,45 +169,109 @@ impl Registrations {
         token: Token,
         operation: Operation,
     ) -> Result<(), (Operation, Errno)> {
-        let Some((fd, interest)) = needs(&operation) else { return Err((operation, Errno::NOSYS)) };
-        let Ok(number) = number(fd) else {
-            self.waiters.end_at_once(token, failure(Errno::BADF));
-            return Ok(());
-        };
-        if set.owns(fd) {
-            self.waiters.end_at_once(token, failure(Errno::INVAL));
-            return Ok(());
-        }
-        let mut work = Work::new(operation);
-        let side = self.table.get_mut(number).map(|registration| registration.side(interest));
-        let mut was_in_vain = false;
-        if side.is_none_or(Side::tries_first) || work.begins_something() {
-            match work.attempt(&mut self.kernel) {
-                Attempt::Ended(result) => {
-                    self.waiters.end_at_once(token, result);
-                    return Ok(());
-                }
-                Attempt::NotYet => was_in_vain = true,
-                Attempt::Blocks => {
-                    self.waiters.end_at_once(token, failure(Errno::AGAIN));
-                    return Ok(());
-                }
+        let work = Work::new(operation);
+        let first = match needs(work.operation()) {
+            Some((fd, interest)) if !set.owns(fd) => {
+                let side = number(fd).ok().and_then(|number| self.table.get_mut(number));
+                side.is_none_or(|registration| registration.side(interest).tries_first())
+                    || work.begins_something()
             }
+            _ => {
+                self.waiters.end_at_once(token, failure(Errno::INVAL));
+                return Ok(());
+            }
+        };
+        if first { self.try_first(set, token, work) } else { self.settle(set, token, work) }
+    }
+
+    /// Makes an attempt; if it is in vain the operation waits.
+    fn try_first(
+        &mut self,
+        set: &Set,
+        token: Token,
+        mut work: Work,
+    ) -> Result<(), (Operation, Errno)> {
+        match work.attempt(&mut self.kernel) {
+            Attempt::Ended(result) => {
+                self.waiters.end_at_once(token, result);
+                self.waiters.has_brought(token, work.brings());
+            }
+            Attempt::NotYet => return self.settle(set, token, work),
+            Attempt::Blocks => self.block(set, token, work),
         }
+        Ok(())
+    }
+
+    /// Has an operation wait for its descriptor.
+    fn settle(&mut self, set: &Set, token: Token, work: Work) -> Result<(), (Operation, Errno)> {
+        let Some((fd, interest)) = needs(work.operation()) else {
+            unreachable!("what transfers something needs a descriptor")
+        };
         match self.arm(set, fd, asked(interest, Queue::Transfers)) {
             Ok(number) => {
                 let side = self.table.entry(number).side(interest);
-                if was_in_vain {
+                if work.was_in_vain() {
                     side.was_in_vain();
                 }
-                self.waiters.join(&mut side.transfers, token, (fd, interest), Some(work));
+                let of = LineOf::Side { fd, interest, queue: Queue::Transfers };
+                self.waiters.join(&mut side.transfers, token, of, Some(work));
             }
             Err(errno @ (Errno::NOMEM | Errno::NOSPC)) => {
                 return Err((work.into_operation(), errno));
             }
+            // It can't be watched: a file, which is for a thread to wait for. Where the number was
+            // another's before, and it was not tried, the attempt says whether it is that.
+            Err(Errno::PERM) if work.was_in_vain() => self.block(set, token, work),
+            Err(Errno::PERM) => return self.try_first(set, token, work),
             Err(errno) => self.waiters.end_at_once(token, failure(errno)),
         }
         Ok(())
+    }
+
+    /// Gives an operation to a thread that may wait.
+    pub(crate) fn block(&mut self, set: &Set, token: Token, work: Work) {
+        let blocking =
+            self.blocking.get_or_insert_with(|| Blocking::new(Arc::clone(&set.notifier)));
+        match blocking.submit(token, work) {
+            Ok(()) => self.waiters.hold(token),
+            Err(errno) => self.waiters.end_at_once(token, failure(errno)),
+        }
+    }
+
+    /// Whether threads are done with something.
+    #[inline]
+    pub(crate) fn has_finished(&self) -> bool {
+        self.blocking.as_ref().is_some_and(Blocking::has_finished)
+    }
+
+    /// The worker is about to wait; false if threads are done with something.
+    pub(crate) fn announce_wait(&self) -> bool {
+        self.blocking.as_ref().is_none_or(Blocking::announce_wait)
+    }
+
+    /// The wait is over.
+    pub(crate) fn retract_wait(&self) {
+        if let Some(blocking) = &self.blocking {
+            blocking.retract_wait();
+        }
+    }
+
+    /// Takes in at most so many of those that threads are done with; how many.
+    pub(crate) fn take_finished(&mut self, set: &Set, most: usize) -> usize {
+        for taken in 0..most {
+            let Some((token, done)) = self.blocking.as_mut().and_then(Blocking::take) else {
+                return taken;
+            };
+            match done {
+                Done::Ended(result) => self.waiters.end_at_once(token, result),
+                Done::Again(work) => {
+                    if let Err((_, errno)) = self.try_first(set, token, work) {
+                        self.waiters.end_at_once(token, failure(errno));
+                    }
+                }
+            }
+        }
+        most
     }
 
     /// Arms the descriptor's registration for this besides what others want; returns its index.
@@ -227,24 +303,24 @@ impl Registrations {
     /// Ends an operation that waits, and stops watching what nobody else waits for. Others are
     /// ignored.
     pub(crate) fn cancel(&mut self, set: &Set, token: Token) {
-        let Self { table, waiters, .. } = self;
-        let Some(place) = waiters.place(token) else { return };
-        let Some(registration) = number(place.fd).ok().and_then(|number| table.get_mut(number))
-        else {
-            return;
-        };
-        let line = registration.side(place.interest).line(place.queue);
-        if !place.is_still_in(line) {
-            return;
-        }
-        waiters.end_one(line, token, failure(Errno::CANCELED));
-        if !line.is_empty() {
-            return;
-        }
-        if registration.is_idle() {
-            registration.remove(set, place.fd);
-        } else {
-            registration.arm_again(set, waiters, place.fd);
+        let cancelled = failure(Errno::CANCELED);
+        match self.waiters.place(token).map(|place| (place, place.line)) {
+            _ if self.flows.is_open(token) => self.close_flow(set, token),
+            Some((place, LineOf::Flow(flow))) => self.cancel_taker(set, token, place, flow),
+            Some((place, LineOf::Side { fd, interest, queue })) => {
+                let Self { table, waiters, .. } = self;
+                let registration = table.entry(index(fd));
+                let line = registration.side(interest).line(queue);
+                if place.is_still_in(line) {
+                    waiters.end_one(line, token, cancelled);
+                    registration.after_a_cancel(set, waiters, fd, interest, queue);
+                }
+            }
+            None => {
+                if self.blocking.as_mut().is_some_and(|blocking| blocking.cancel(token)) {
+                    self.waiters.end_at_once(token, cancelled);
+                }
+            }
         }
     }
 
@@ -276,7 +352,7 @@ impl Registrations {
                 waiters.end_line(&mut side.polls, result);
             }
             let transfers = flag(interest) | EventFlags::ERR | EventFlags::HUP;
-            *ready = event.intersects(transfers) && !side.transfers.is_empty();
+            *ready = event.intersects(transfers) && side.wants_turns();
         }
         for (ready, interest) in ready.into_iter().zip(BOTH) {
             if ready {
@@ -294,28 +370,64 @@ impl Registrations {
     /// Makes one attempt for each of the first `most` sides whose turn it is; how many there were.
     pub(crate) fn take_turns(&mut self, set: &Set, most: usize) -> usize {
         for taken in 0..most {
-            let Self { table, waiters, turns, kernel } = self;
-            let Some((fd, interest)) = turns.pop(table) else { return taken };
-            let registration = table.entry(index(fd));
-            let line = &mut registration.side(interest).transfers;
-            let Some(first) = line.first() else { continue };
-            let (token, work) = waiters.work(first);
-            let result = match work.attempt(kernel) {
-                Attempt::Ended(result) => result,
-                Attempt::NotYet => {
-                    registration.arm_for_edges(set, waiters, fd);
-                    continue;
-                }
-                Attempt::Blocks => failure(Errno::AGAIN),
+            let Some((fd, interest)) = self.turns.pop(&mut self.table) else { return taken };
+            let side = self.table.entry(index(fd)).side(interest);
+            let attempt = if let Some(first) = side.transfers.first() {
+                self.transfer_in_turn(set, first, fd, interest)
+            } else if let Some(first) = side.flows.first() {
+                self.flow_in_turn(first, fd, interest)
+            } else {
+                continue;
             };
-            waiters.end_one(line, token, result);
-            if !line.is_empty() {
+            let Self { table, waiters, turns, .. } = self;
+            let registration = table.entry(index(fd));
+            if attempt == Attempt::NotYet {
+                registration.arm_for_edges(set, waiters, fd);
+            } else if registration.side(interest).wants_turns() {
                 turns.push(table, fd, interest);
             } else if registration.reports_edges() && registration.is_idle() {
                 registration.remove(set, fd);
             }
         }
         most
+    }
+
+    /// One attempt for the first of a side's transfers.
+    fn transfer_in_turn(
+        &mut self,
+        set: &Set,
+        first: usize,
+        fd: RawFd,
+        interest: Interest,
+    ) -> Attempt {
+        let Self { table, waiters, kernel, .. } = self;
+        let (token, work) = waiters.work(first);
+        let attempt = work.attempt(kernel);
+        let brings = work.brings();
+        let line = &mut table.entry(index(fd)).side(interest).transfers;
+        match attempt {
+            Attempt::Ended(result) => {
+                waiters.end_one(line, token, result);
+                waiters.has_brought(token, brings);
+            }
+            Attempt::NotYet => {}
+            Attempt::Blocks => {
+                if let Some(work) = waiters.leave(line, token) {
+                    self.block(set, token, work);
+                }
+            }
+        }
+        attempt
+    }
+
+    /// Takes what ended first.
+    #[inline]
+    pub(crate) fn take_ended(&mut self) -> Option<Completion> {
+        let ended = self.waiters.take_ended()?;
+        if self.flows.any() {
+            self.forget_flow(ended.token);
+        }
+        Some(ended)
     }
 }
 

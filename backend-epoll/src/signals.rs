@@ -22,6 +22,17 @@ pub(crate) fn without_sigpipe<T>(call: impl FnOnce() -> Result<T, Errno>) -> Res
     result
 }
 
+/// Makes a call with all signals blocked: a thread that it starts takes none.
+pub(crate) fn with_all_blocked<T>(call: impl FnOnce() -> T) -> T {
+    let mut all = only_sigpipe();
+    // SAFETY: it is a set.
+    unsafe { libc::sigfillset(&raw mut all) };
+    let before = block(&all);
+    let result = call();
+    restore(&before);
+    result
+}
+
 fn only_sigpipe() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: the first call initialises the set, the second adds a signal that exists.

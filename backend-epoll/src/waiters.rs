@@ -10,7 +10,8 @@ use std::os::fd::RawFd;
 use evenkeel::io::Interest;
 use evenkeel::{Completion, Token};
 
-use crate::attempt::Work;
+use crate::attempt::{Brings, Work};
+use crate::descriptor;
 use crate::paged::Paged;
 
 /// Those who wait for the same interest in the same descriptor, first come first.
@@ -40,10 +41,17 @@ impl Line {
 /// Where an operation waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    pub(crate) fd: RawFd,
-    pub(crate) interest: Interest,
-    pub(crate) queue: Queue,
+    pub(crate) line: LineOf,
     epoch: u32,
+}
+
+/// Whose line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LineOf {
+    /// One of those for an interest in a descriptor.
+    Side { fd: RawFd, interest: Interest, queue: Queue },
+    /// Of who takes the next item of a flow.
+    Flow(Token),
 }
 
 /// Which of the lines for the same interest in the same descriptor.
@@ -53,6 +61,8 @@ pub(crate) enum Queue {
     Polls,
     /// Those who transfer something, one after the other.
     Transfers,
+    /// The flows whose next item somebody waits for.
+    Flows,
 }
 
 impl Place {
@@ -72,10 +82,27 @@ struct Waiter {
     work: Option<Work>,
     prev: Option<usize>,
     next: Option<usize>,
+    /// What its result is besides a number.
+    brings: Brings,
     /// Of the first of a chain of ended ones: what became of the whole chain.
     result: i32,
     /// Of the first of a chain: the first of the chain that ended next.
     following: Option<usize>,
+}
+
+impl Waiter {
+    fn new(token: Token, work: Option<Work>) -> Self {
+        Self {
+            token,
+            place: None,
+            work,
+            prev: None,
+            next: None,
+            brings: Brings::Nothing,
+            result: 0,
+            following: None,
+        }
+    }
 }
 
 /// The table.
@@ -119,24 +146,18 @@ impl Waiters {
         self.table.get(token.index())?.as_ref().filter(|waiter| waiter.token == token)?.place
     }
 
+    /// Has a place for an operation that waits in no line: for a thread, or to be asked for items.
+    pub(crate) fn hold(&mut self, token: Token) {
+        *self.table.entry(token.index()) = Some(Waiter::new(token, None));
+    }
+
     /// Puts an operation at the end of a line.
-    pub(crate) fn join(
-        &mut self,
-        line: &mut Line,
-        token: Token,
-        (fd, interest): (RawFd, Interest),
-        work: Option<Work>,
-    ) {
+    pub(crate) fn join(&mut self, line: &mut Line, token: Token, of: LineOf, work: Option<Work>) {
         let index = token.index();
-        let queue = if work.is_some() { Queue::Transfers } else { Queue::Polls };
         *self.table.entry(index) = Some(Waiter {
-            token,
-            place: Some(Place { fd, interest, queue, epoch: line.epoch }),
-            work,
+            place: Some(Place { line: of, epoch: line.epoch }),
             prev: line.last,
-            next: None,
-            result: 0,
-            following: None,
+            ..Waiter::new(token, work)
         });
         match line.last {
             Some(last) => self.linked(last).next = Some(index),
@@ -155,9 +176,16 @@ impl Waiters {
 
     /// Takes one out of its line and ends it.
     pub(crate) fn end_one(&mut self, line: &mut Line, token: Token, result: i32) {
+        self.leave(line, token);
+        self.append(token.index(), result);
+    }
+
+    /// Takes one out of its line, who goes on elsewhere. Returns what it is to do.
+    pub(crate) fn leave(&mut self, line: &mut Line, token: Token) -> Option<Work> {
         let index = token.index();
         let waiter = self.linked(index);
         waiter.place = None;
+        let work = waiter.work.take();
         let (prev, next) = (waiter.prev.take(), waiter.next.take());
         match prev {
             Some(prev) => self.linked(prev).next = next,
@@ -169,7 +197,7 @@ impl Waiters {
         }
         line.length -= 1;
         self.waiting -= 1;
-        self.append(index, result);
+        work
     }
 
     /// Ends all who wait in a line, in one step.
@@ -183,20 +211,16 @@ impl Waiters {
 
     /// Ends an operation that never waited.
     pub(crate) fn end_at_once(&mut self, token: Token, result: i32) {
-        *self.table.entry(token.index()) = Some(Waiter {
-            token,
-            place: None,
-            work: None,
-            prev: None,
-            next: None,
-            result,
-            following: None,
-        });
+        *self.table.entry(token.index()) = Some(Waiter::new(token, None));
         self.append(token.index(), result);
     }
 
     /// Takes the one that ended first.
     pub(crate) fn take_ended(&mut self) -> Option<Completion> {
+        self.take_with().map(|(completion, _)| completion)
+    }
+
+    fn take_with(&mut self) -> Option<(Completion, Brings)> {
         let index = self.first_chain?;
         let waiter = self.table.get_mut(index)?.take()?;
         let rest = waiter.next;
@@ -209,7 +233,12 @@ impl Waiters {
             self.last_chain = rest;
         }
         self.first_chain = rest.or(waiter.following);
-        Some(Completion { token: waiter.token, result: waiter.result })
+        Some((Completion { token: waiter.token, result: waiter.result }, waiter.brings))
+    }
+
+    /// One that has just ended has brought this.
+    pub(crate) fn has_brought(&mut self, token: Token, brings: Brings) {
+        self.linked(token.index()).brings = brings;
     }
 
     fn append(&mut self, first: usize, result: i32) {
@@ -226,6 +255,17 @@ impl Waiters {
     }
 }
 
+impl Drop for Waiters {
+    /// What was brought and is not reported is nobody else's.
+    fn drop(&mut self) {
+        while let Some((completion, brings)) = self.take_with() {
+            if brings == Brings::Descriptor && completion.result >= 0 {
+                descriptor::close(completion.result);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,10 +274,12 @@ mod tests {
         Token::new(index, 1)
     }
 
+    const LINE: LineOf = LineOf::Flow(Token::new(5, 1));
+
     fn line_of(waiters: &mut Waiters, indices: std::ops::Range<u32>) -> Line {
         let mut line = Line::default();
         for index in indices {
-            waiters.join(&mut line, token(index), (5, Interest::Readable), None);
+            waiters.join(&mut line, token(index), LINE, None);
         }
         line
     }
@@ -286,7 +328,7 @@ mod tests {
         assert!(place.is_still_in(&line));
         waiters.end_line(&mut line, 1);
         assert!(!place.is_still_in(&line));
-        waiters.join(&mut line, token(2), (5, Interest::Readable), None);
+        waiters.join(&mut line, token(2), LINE, None);
         assert!(!place.is_still_in(&line));
     }
 

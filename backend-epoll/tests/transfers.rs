@@ -493,14 +493,14 @@ fn a_close_makes_the_number_free() {
 fn a_number_that_is_not_open_or_of_another_kind_is_an_error() {
     let mut reactor = reactor();
     let mut bytes = [0; 8];
-    let mut to = Address::from((Ipv4Addr::LOCALHOST, 1));
+    let (mut to, mut sender) = (Address::from((Ipv4Addr::LOCALHOST, 1)), None);
     let (reader, _writer) = std::io::pipe().expect("a pipe");
     for (fd, errno) in [(-1, EBADF), (900_000, EBADF), (reader.as_raw_fd(), ENOTSOCK)] {
         let operations = [
             Operation::Receive { fd, into: memory(&mut bytes) },
             Operation::Send { fd, from: text(b"x") },
             Operation::SendTo { fd, from: text(b"x"), to: place(&mut to) },
-            Operation::ReceiveFrom { fd, into: memory(&mut bytes), sender: place(&mut None) },
+            Operation::ReceiveFrom { fd, into: memory(&mut bytes), sender: place(&mut sender) },
             Operation::Accept { fd },
             connect(fd, &mut to),
             Operation::Shutdown { fd, how: Shutdown::Both },
