@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use evenkeel::io::{Address, Buffer, BufferPool, Io, IoReactor, Request};
 use evenkeel::{Handle, ThreadConfig, WorkerConfig, WorkerThread, yield_now};
+use evenkeel_epoll::EpollReactor;
 use evenkeel_tests::{DEADLINE, Random, wait_for};
 use evenkeel_uring::{Mode, UringReactor};
 use rustix::event::{EventfdFlags, eventfd};
@@ -77,6 +78,18 @@ impl Kind for Plain {
     const OPTIONAL: bool = true;
 }
 
+struct Epoll;
+
+impl Kind for Epoll {
+    type Reactor = EpollReactor;
+
+    fn make() -> io::Result<EpollReactor> {
+        Ok(EpollReactor::new()?)
+    }
+
+    const OPTIONAL: bool = false;
+}
+
 fn start<K: Kind>() -> Option<WorkerThread<K::Reactor>> {
     let worker = WorkerConfig::default().operations(1024);
     let config = ThreadConfig { worker, timeout: DEADLINE, ..ThreadConfig::default() };
@@ -106,6 +119,7 @@ macro_rules! on_each {
         on_each! { @ deferred Deferred $($name)* }
         on_each! { @ cooperative Cooperative $($name)* }
         on_each! { @ plain Plain $($name)* }
+        on_each! { @ epoll Epoll $($name)* }
     };
     (@ $module:ident $kind:ident $($name:ident)*) => {
         mod $module {
