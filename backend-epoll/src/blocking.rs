@@ -23,21 +23,23 @@
 //! that are under way for 100 ms at most. What takes longer is left to its thread, which holds on to
 //! all that it needs and ends after it: what was lent stays lent, for that operation never ends.
 
+mod jobs;
+
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{mem, thread};
 
 use evenkeel::Token;
 use evenkeel::io::Operation;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::attempt::Work;
+use crate::blocking::jobs::{Job, Jobs, Wanted};
 use crate::descriptor;
 use crate::notifier::Notifier;
-use crate::paged::Paged;
 use crate::signals::with_all_blocked;
 
 /// How many threads at most.
@@ -64,36 +66,6 @@ pub(crate) enum Done {
     Again(Work),
 }
 
-#[derive(Debug)]
-struct Job {
-    token: Token,
-    /// None for a job that has no call to make.
-    descriptor: Option<OwnedFd>,
-    work: Work,
-}
-
-/// A job's place, by the index of its token.
-#[derive(Debug, Default)]
-enum Slot {
-    #[default]
-    Vacant,
-    Queued {
-        job: Job,
-        prev: Option<usize>,
-        next: Option<usize>,
-    },
-    Begun {
-        token: Token,
-        wanted: Wanted,
-    },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wanted {
-    Still,
-    NoMore,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     Runs,
@@ -103,10 +75,7 @@ enum Owner {
 
 #[derive(Debug)]
 struct State {
-    slots: Paged<Slot>,
-    first: Option<usize>,
-    last: Option<usize>,
-    queued: usize,
+    jobs: Jobs,
     done: VecDeque<(Token, Done)>,
     threads: usize,
     /// Of these in a call. The others take a job before they wait for one.
@@ -138,10 +107,7 @@ impl Blocking {
     /// Without a thread.
     pub(crate) fn new(notifier: Arc<Notifier>) -> Self {
         let state = State {
-            slots: Paged::new(),
-            first: None,
-            last: None,
-            queued: 0,
+            jobs: Jobs::new(),
             done: VecDeque::new(),
             threads: 0,
             busy: 0,
@@ -169,8 +135,8 @@ impl Blocking {
             None => None,
         };
         let mut state = self.shared.lock();
-        state.push(Job { token, descriptor, work });
-        if state.queued <= state.threads - state.busy {
+        state.jobs.push(Job { token, descriptor, work });
+        if state.jobs.queued() <= state.threads - state.busy {
             drop(state);
             self.shared.work.notify_one();
         } else if state.threads < THREADS {
@@ -181,7 +147,7 @@ impl Blocking {
                 let mut state = self.shared.lock();
                 state.threads -= 1;
                 // If there are others one of them will come to it.
-                if !more && state.take_back(token).is_some() {
+                if !more && state.jobs.take_back(token).is_some() {
                     return Err(errno);
                 }
             }
@@ -196,7 +162,7 @@ impl Blocking {
         if self.away == 0 {
             return false;
         }
-        let job = self.shared.lock().take_back(token);
+        let job = self.shared.lock().jobs.take_back(token);
         let cancelled = job.is_some();
         self.away -= usize::from(cancelled);
         cancelled
@@ -244,8 +210,8 @@ impl Drop for Blocking {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.owner = Owner::Gone;
-        while let Some(first) = state.first {
-            drop(state.unlink(first));
+        while let Some(job) = state.jobs.begin() {
+            drop(job);
         }
         self.shared.work.notify_all();
         let end = Instant::now() + PATIENCE;
@@ -292,7 +258,8 @@ impl Shared {
     fn run(&self) {
         let mut state = self.lock();
         while state.owner != Owner::Gone {
-            if let Some(job) = state.begin() {
+            if let Some(job) = state.jobs.begin() {
+                state.busy += 1;
                 drop(state);
                 let (token, done) = job.run();
                 state = self.finish(token, done);
@@ -301,7 +268,7 @@ impl Shared {
             let waited = self.work.wait_timeout(state, IDLE);
             let timeout;
             (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            if timeout.timed_out() && state.first.is_none() {
+            if timeout.timed_out() && state.jobs.queued() == 0 {
                 break;
             }
         }
@@ -313,11 +280,8 @@ impl Shared {
     fn finish(&self, token: Token, done: Done) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.busy -= 1;
-        let slot = mem::take(state.slots.entry(token.index()));
-        let done = match (slot, done) {
-            (Slot::Begun { wanted: Wanted::NoMore, .. }, Done::Again(_)) => {
-                Done::Ended(-Errno::CANCELED.raw_os_error())
-            }
+        let done = match (state.jobs.end(token), done) {
+            (Wanted::NoMore, Done::Again(_)) => Done::Ended(-Errno::CANCELED.raw_os_error()),
             (_, done) => done,
         };
         state.done.push_back((token, done));
@@ -346,63 +310,5 @@ impl Job {
             Err(errno) => Done::Ended(-errno.raw_os_error()),
         };
         (self.token, done)
-    }
-}
-
-impl State {
-    fn push(&mut self, job: Job) {
-        let index = job.token.index();
-        self.queued += 1;
-        let prev = self.last.replace(index);
-        *self.slots.entry(index) = Slot::Queued { job, prev, next: None };
-        match prev {
-            Some(prev) => *self.links(prev).1 = Some(index),
-            None => self.first = Some(index),
-        }
-    }
-
-    /// Takes the job that has waited longest.
-    fn begin(&mut self) -> Option<Job> {
-        let job = self.unlink(self.first?);
-        let begun = Slot::Begun { token: job.token, wanted: Wanted::Still };
-        *self.slots.entry(job.token.index()) = begun;
-        self.busy += 1;
-        Some(job)
-    }
-
-    /// Takes a job back, or notes that it is not wanted any more if it is begun.
-    fn take_back(&mut self, of: Token) -> Option<Job> {
-        match self.slots.get_mut(of.index())? {
-            Slot::Queued { job, .. } if job.token == of => Some(self.unlink(of.index())),
-            Slot::Begun { token, wanted } if *token == of => {
-                *wanted = Wanted::NoMore;
-                None
-            }
-            _ => None,
-        }
-    }
-
-    fn unlink(&mut self, index: usize) -> Job {
-        let Slot::Queued { job, prev, next } = mem::take(self.slots.entry(index)) else {
-            unreachable!("a link leads to a queued job")
-        };
-        self.queued -= 1;
-        match prev {
-            Some(prev) => *self.links(prev).1 = next,
-            None => self.first = next,
-        }
-        match next {
-            Some(next) => *self.links(next).0 = prev,
-            None => self.last = prev,
-        }
-        job
-    }
-
-    /// The links of a queued job: the one before, the one after.
-    fn links(&mut self, index: usize) -> (&mut Option<usize>, &mut Option<usize>) {
-        match self.slots.entry(index) {
-            Slot::Queued { prev, next, .. } => (prev, next),
-            _ => unreachable!("a link leads to a queued job"),
-        }
     }
 }

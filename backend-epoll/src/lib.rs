@@ -48,6 +48,7 @@
 
 mod attempt;
 mod blocking;
+mod calls;
 #[allow(unsafe_code)] // numbers of descriptors, and why they may be used
 mod descriptor;
 #[allow(unsafe_code)] // memory that operations lend

@@ -19,7 +19,8 @@ use rustix::event::epoll::Event;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_linger;
 
-use crate::attempt::{Work, shutdown};
+use crate::attempt::Work;
+use crate::calls::shutdown;
 use crate::descriptor;
 use crate::registrations::{Items, Registrations};
 use crate::set::{Set, Source};

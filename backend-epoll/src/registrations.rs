@@ -41,21 +41,23 @@
 //! one who waits is cancelled the registration, which is armed, is removed at once.
 
 mod flows;
+mod transfers;
+mod turns;
 
 use std::os::fd::RawFd;
-use std::sync::Arc;
 
-use evenkeel::io::{Interest, Operation};
+use evenkeel::io::Interest;
 use evenkeel::{Completion, Token};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::attempt::{Attempt, Kernel, Work, needs};
-use crate::blocking::{Blocking, Done};
+use crate::blocking::Blocking;
+use crate::calls::Kernel;
 use crate::paged::Paged;
-use crate::registration::{Registration, Turn, asked, flag};
+use crate::registration::{Registration, asked, flag};
 use crate::registrations::flows::Flows;
 pub(crate) use crate::registrations::flows::Items;
+use crate::registrations::turns::Turns;
 use crate::set::{Set, UNASKED};
 use crate::waiters::{LineOf, Queue, Waiters};
 
@@ -82,40 +84,6 @@ pub(crate) struct Registrations {
     blocking: Option<Blocking>,
 }
 
-/// The sides whose turn it is, linked through the registrations.
-#[derive(Debug, Default)]
-struct Turns {
-    first: Option<(RawFd, Interest)>,
-    last: Option<(RawFd, Interest)>,
-}
-
-impl Turns {
-    fn push(&mut self, table: &mut Paged<Registration>, fd: RawFd, interest: Interest) {
-        let side = table.entry(index(fd)).side(interest);
-        if side.turn == Turn::Queued {
-            return;
-        }
-        side.turn = Turn::Queued;
-        match self.last.replace((fd, interest)) {
-            Some((last, of)) => {
-                table.entry(index(last)).side(of).following = Some((fd, interest));
-            }
-            None => self.first = Some((fd, interest)),
-        }
-    }
-
-    fn pop(&mut self, table: &mut Paged<Registration>) -> Option<(RawFd, Interest)> {
-        let (fd, interest) = self.first?;
-        let side = table.entry(index(fd)).side(interest);
-        side.turn = Turn::None;
-        self.first = side.following.take();
-        if self.first.is_none() {
-            self.last = None;
-        }
-        Some((fd, interest))
-    }
-}
-
 impl Registrations {
     pub(crate) fn new() -> Self {
         Self {
@@ -126,12 +94,6 @@ impl Registrations {
             flows: Flows::new(),
             blocking: None,
         }
-    }
-
-    /// Whether some may be tried without a look before.
-    #[inline]
-    pub(crate) fn has_turns(&self) -> bool {
-        self.turns.first.is_some()
     }
 
     /// Takes in one who waits until the descriptor is ready.
@@ -158,120 +120,6 @@ impl Registrations {
             Err(errno) => self.waiters.end_at_once(token, failure(errno)),
         }
         Ok(())
-    }
-
-    /// Takes in one that transfers something: it has ended at once, or waits.
-    ///
-    /// An error means that there is no room for it.
-    pub(crate) fn transfer(
-        &mut self,
-        set: &Set,
-        token: Token,
-        operation: Operation,
-    ) -> Result<(), (Operation, Errno)> {
-        let work = Work::new(operation);
-        let first = match needs(work.operation()) {
-            Some((fd, interest)) if !set.owns(fd) => {
-                let side = number(fd).ok().and_then(|number| self.table.get_mut(number));
-                side.is_none_or(|registration| registration.side(interest).tries_first())
-                    || work.begins_something()
-            }
-            _ => {
-                self.waiters.end_at_once(token, failure(Errno::INVAL));
-                return Ok(());
-            }
-        };
-        if first { self.try_first(set, token, work) } else { self.settle(set, token, work) }
-    }
-
-    /// Makes an attempt; if it is in vain the operation waits.
-    fn try_first(
-        &mut self,
-        set: &Set,
-        token: Token,
-        mut work: Work,
-    ) -> Result<(), (Operation, Errno)> {
-        match work.attempt(&mut self.kernel) {
-            Attempt::Ended(result) => {
-                self.waiters.end_at_once(token, result);
-                self.waiters.has_brought(token, work.brings());
-            }
-            Attempt::NotYet => return self.settle(set, token, work),
-            Attempt::Blocks => self.block(set, token, work),
-        }
-        Ok(())
-    }
-
-    /// Has an operation wait for its descriptor.
-    fn settle(&mut self, set: &Set, token: Token, work: Work) -> Result<(), (Operation, Errno)> {
-        let Some((fd, interest)) = needs(work.operation()) else {
-            unreachable!("what transfers something needs a descriptor")
-        };
-        match self.arm(set, fd, asked(interest, Queue::Transfers)) {
-            Ok(number) => {
-                let side = self.table.entry(number).side(interest);
-                if work.was_in_vain() {
-                    side.was_in_vain();
-                }
-                let of = LineOf::Side { fd, interest, queue: Queue::Transfers };
-                self.waiters.join(&mut side.transfers, token, of, Some(work));
-            }
-            Err(errno @ (Errno::NOMEM | Errno::NOSPC)) => {
-                return Err((work.into_operation(), errno));
-            }
-            // It can't be watched: a file, which is for a thread to wait for. Where the number was
-            // another's before, and it was not tried, the attempt says whether it is that.
-            Err(Errno::PERM) if work.was_in_vain() => self.block(set, token, work),
-            Err(Errno::PERM) => return self.try_first(set, token, work),
-            Err(errno) => self.waiters.end_at_once(token, failure(errno)),
-        }
-        Ok(())
-    }
-
-    /// Gives an operation to a thread that may wait.
-    pub(crate) fn block(&mut self, set: &Set, token: Token, work: Work) {
-        let blocking =
-            self.blocking.get_or_insert_with(|| Blocking::new(Arc::clone(&set.notifier)));
-        match blocking.submit(token, work) {
-            Ok(()) => self.waiters.hold(token),
-            Err(errno) => self.waiters.end_at_once(token, failure(errno)),
-        }
-    }
-
-    /// Whether threads are done with something.
-    #[inline]
-    pub(crate) fn has_finished(&self) -> bool {
-        self.blocking.as_ref().is_some_and(Blocking::has_finished)
-    }
-
-    /// The worker is about to wait; false if threads are done with something.
-    pub(crate) fn announce_wait(&self) -> bool {
-        self.blocking.as_ref().is_none_or(Blocking::announce_wait)
-    }
-
-    /// The wait is over.
-    pub(crate) fn retract_wait(&self) {
-        if let Some(blocking) = &self.blocking {
-            blocking.retract_wait();
-        }
-    }
-
-    /// Takes in at most so many of those that threads are done with; how many.
-    pub(crate) fn take_finished(&mut self, set: &Set, most: usize) -> usize {
-        for taken in 0..most {
-            let Some((token, done)) = self.blocking.as_mut().and_then(Blocking::take) else {
-                return taken;
-            };
-            match done {
-                Done::Ended(result) => self.waiters.end_at_once(token, result),
-                Done::Again(work) => {
-                    if let Err((_, errno)) = self.try_first(set, token, work) {
-                        self.waiters.end_at_once(token, failure(errno));
-                    }
-                }
-            }
-        }
-        most
     }
 
     /// Arms the descriptor's registration for this besides what others want; returns its index.
@@ -365,59 +213,6 @@ impl Registrations {
         } else if registration.is_idle() {
             registration.remove(set, fd);
         }
-    }
-
-    /// Makes one attempt for each of the first `most` sides whose turn it is; how many there were.
-    pub(crate) fn take_turns(&mut self, set: &Set, most: usize) -> usize {
-        for taken in 0..most {
-            let Some((fd, interest)) = self.turns.pop(&mut self.table) else { return taken };
-            let side = self.table.entry(index(fd)).side(interest);
-            let attempt = if let Some(first) = side.transfers.first() {
-                self.transfer_in_turn(set, first, fd, interest)
-            } else if let Some(first) = side.flows.first() {
-                self.flow_in_turn(first, fd, interest)
-            } else {
-                continue;
-            };
-            let Self { table, waiters, turns, .. } = self;
-            let registration = table.entry(index(fd));
-            if attempt == Attempt::NotYet {
-                registration.arm_for_edges(set, waiters, fd);
-            } else if registration.side(interest).wants_turns() {
-                turns.push(table, fd, interest);
-            } else if registration.reports_edges() && registration.is_idle() {
-                registration.remove(set, fd);
-            }
-        }
-        most
-    }
-
-    /// One attempt for the first of a side's transfers.
-    fn transfer_in_turn(
-        &mut self,
-        set: &Set,
-        first: usize,
-        fd: RawFd,
-        interest: Interest,
-    ) -> Attempt {
-        let Self { table, waiters, kernel, .. } = self;
-        let (token, work) = waiters.work(first);
-        let attempt = work.attempt(kernel);
-        let brings = work.brings();
-        let line = &mut table.entry(index(fd)).side(interest).transfers;
-        match attempt {
-            Attempt::Ended(result) => {
-                waiters.end_one(line, token, result);
-                waiters.has_brought(token, brings);
-            }
-            Attempt::NotYet => {}
-            Attempt::Blocks => {
-                if let Some(work) = waiters.leave(line, token) {
-                    self.block(set, token, work);
-                }
-            }
-        }
-        attempt
     }
 
     /// Takes what ended first.

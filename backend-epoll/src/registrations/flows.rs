@@ -12,7 +12,8 @@ use evenkeel::io::{BufferPool, Interest, Operation};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::{Registrations, failure, index, number};
-use crate::attempt::{Attempt, Brings, RECEIVE, Work, accept, count};
+use crate::attempt::{Attempt, Brings, Work};
+use crate::calls::{RECEIVE, accept, count};
 use crate::descriptor;
 use crate::lent;
 use crate::paged::Paged;
