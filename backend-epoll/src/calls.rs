@@ -97,7 +97,6 @@ pub(crate) fn write(
     kernel: &mut Kernel,
 ) -> Result<i32, Errno> {
     let empty = from.iter().all(|piece| piece.len() == 0);
-    let current = at == Offset::CURRENT;
     let flags = ReadWriteFlags::NOWAIT;
     // Of no bytes `pwritev2` asks no driver, and a socket of datagrams has one to send.
     if kernel.no_signal != Flag::Unknown && !empty {
@@ -107,18 +106,21 @@ pub(crate) fn write(
             return result.map(count);
         }
     }
-    if current {
-        let result = lent::send_vectored(fd, from, SEND);
-        if result != Err(Errno::NOTSOCK) {
+    // Where the one flag is known, it is the other one that this descriptor refuses.
+    if kernel.no_signal != Flag::Known || empty {
+        if at == Offset::CURRENT {
+            let result = lent::send_vectored(fd, from, SEND);
+            if result != Err(Errno::NOTSOCK) {
+                return result.map(count);
+            }
+        }
+        let result = without_sigpipe(|| lent::write(fd, from, at, flags));
+        if !result.is_err_and(refused_flags) {
+            if kernel.no_signal == Flag::Untried && !empty {
+                kernel.no_signal = Flag::Unknown;
+            }
             return result.map(count);
         }
-    }
-    let result = without_sigpipe(|| lent::write(fd, from, at, flags));
-    if !result.is_err_and(refused_flags) {
-        if kernel.no_signal == Flag::Untried && !empty {
-            kernel.no_signal = Flag::Unknown;
-        }
-        return result.map(count);
     }
     match stage {
         Stage::New => Err(Errno::AGAIN),

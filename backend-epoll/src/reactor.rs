@@ -124,37 +124,73 @@ impl EpollReactor {
 
     /// Takes in what events there are.
     #[inline]
-    fn look(&mut self) -> Result<(), Errno> {
-        self.unlooked = Unlooked::default();
+    fn look(&mut self) -> Result<Looked, Errno> {
         let mut room = [MaybeUninit::uninit(); POLL_BATCH];
         let events = match self.set.look(&mut room) {
-            Err(Errno::INTR) => return Ok(()),
+            Err(Errno::INTR) => return Ok(Looked::Dry),
             looked => looked?,
         };
         // Apart, so that a dry look is the system call and next to nothing besides.
-        if !events.is_empty() {
-            self.take_in(events);
+        if events.is_empty() {
+            return Ok(Looked::Dry);
         }
-        Ok(())
+        self.take_in(events);
+        Ok(Looked::Found)
     }
 
-    /// Takes in events as they come, until there is something to report or the time is over.
+    /// A wait, unless something is known; then a look at the kernel, if it is due. How many attempts
+    /// were made.
     #[inline(never)]
-    fn wait(&mut self, wait: Wait) -> Result<(), Errno> {
+    fn wait_or_go_on(&mut self, wait: Wait) -> Result<usize, Errno> {
+        let waits = wait != Wait::Never;
+        let mut attempts = 0;
+        if !self.has_work() && !self.woken {
+            if self.registrations.announce_wait() {
+                let waited = self.wait(wait);
+                self.registrations.retract_wait();
+                attempts = waited?;
+            }
+        } else if self.registrations.waiters.waiting() > 0 && self.look_is_due() {
+            self.unlooked = Unlooked::default();
+            self.look()?;
+        }
+        if waits {
+            self.woken = false;
+        }
+        Ok(attempts)
+    }
+
+    /// Goes on with what there is to do without the kernel's events, with so many attempts at most,
+    /// and reports what has ended.
+    #[inline(never)]
+    fn serve(&mut self, attempts: usize, found: &mut Completions) {
+        if self.registrations.has_turns() {
+            self.take_turns(attempts);
+        }
+        if self.registrations.has_finished() {
+            self.unlooked.count += self.registrations.take_finished(&self.set, ATTEMPTS);
+        }
+        self.report(found);
+    }
+
+    /// Takes in events as they come, until there is something to report or the time is over. How many
+    /// attempts were made since the last call.
+    fn wait(&mut self, wait: Wait) -> Result<usize, Errno> {
         self.unlooked = Unlooked::default();
         let clock = self.clock;
+        let mut made = 0;
         until_over(wait, &clock, |pause| {
             let mut room = [MaybeUninit::uninit(); POLL_BATCH];
             let events = self.set.wait(pause, &mut room)?;
             self.take_in(events);
-            // An event may have been in vain, and then the wait goes on.
-            self.take_turns();
+            // An event may let nobody on, and then the wait goes on.
+            made = self.take_turns(ATTEMPTS);
             Ok(self.woken || self.has_work())
-        })
+        })?;
+        Ok(made)
     }
 
     /// Reports as many of those that have ended as there is room for.
-    #[inline(never)]
     fn report(&mut self, found: &mut Completions) {
         while found.room() > 0
             && let Some(completion) = self.registrations.take_ended()
@@ -164,10 +200,11 @@ impl EpollReactor {
         }
     }
 
-    /// Makes attempts for whose turn it is, a few of them: each may move a lot of bytes.
-    #[inline(never)]
-    fn take_turns(&mut self) {
-        self.unlooked.count += self.registrations.take_turns(&self.set, ATTEMPTS);
+    /// Makes so many attempts for whose turn it is, at most; how many there were.
+    fn take_turns(&mut self, most: usize) -> usize {
+        let made = self.registrations.take_turns(&self.set, most);
+        self.unlooked.count += made;
+        made
     }
 
     /// Whether a poll has something to do without a look at the kernel.
@@ -208,6 +245,13 @@ const ATTEMPTS: usize = 8;
 /// How long polls may go without a look while they have work without. It is what the worker aims at
 /// where it can know only by a poll; a clock read is a sixth of a look.
 const UNLOOKED: Duration = Duration::from_micros(20);
+
+/// What a look has brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Looked {
+    Dry,
+    Found,
+}
 
 /// What polls have done since the last look at the kernel.
 #[derive(Debug, Default)]
@@ -315,31 +359,14 @@ impl Reactor for EpollReactor {
     // has cleared the return predictor.
     #[inline]
     fn poll(&mut self, wait: Wait, found: &mut Completions) -> Result<Polled, io::Error> {
-        let waits = wait != Wait::Never;
-        let works = self.has_work();
-        if waits && !works && !self.woken {
-            if self.registrations.announce_wait() {
-                let waited = self.wait(wait);
-                self.registrations.retract_wait();
-                waited?;
+        if wait == Wait::Never && !self.has_work() {
+            if self.registrations.waiters.waiting() == 0 || self.look()? == Looked::Dry {
+                return Ok(Polled::default());
             }
+            self.serve(ATTEMPTS, found);
         } else {
-            let looks = self.registrations.waiters.waiting() > 0;
-            if looks && (!works || self.look_is_due()) {
-                self.look()?;
-            }
-            if self.registrations.has_turns() {
-                self.take_turns();
-            }
-        }
-        if self.registrations.has_finished() {
-            self.unlooked.count += self.registrations.take_finished(&self.set, ATTEMPTS);
-        }
-        if waits {
-            self.woken = false;
-        }
-        if self.registrations.waiters.has_ended() {
-            self.report(found);
+            let made = self.wait_or_go_on(wait)?;
+            self.serve(ATTEMPTS - made, found);
         }
         Ok(Polled::default())
     }
