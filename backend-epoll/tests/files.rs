@@ -162,14 +162,14 @@ fn a_wait_without_end_ends_when_a_thread_is_done() {
     let file = file();
     for _ in 0..100 {
         start(&mut reactor, 1, sync(&file, SyncExtent::Data));
-        assert_eq!(poll(&mut reactor, Wait::Forever), [(1, 0)]);
+        assert_eq!(poll(&mut reactor, in_time()), [(1, 0)]);
     }
     for index in 0..20 {
         start(&mut reactor, index, sync(&file, SyncExtent::Data));
     }
     let mut seen = Vec::new();
     while seen.len() < 20 {
-        let found = poll(&mut reactor, Wait::Forever);
+        let found = poll(&mut reactor, in_time());
         assert!(found.len() <= 20);
         seen.extend(found);
     }
@@ -195,7 +195,7 @@ fn threads_are_started_when_they_are_needed_and_are_few() {
     start(&mut reactor, 2, send(&theirs, b"x"));
     let mut seen = 0;
     while seen < 2 {
-        seen += poll(&mut reactor, Wait::Forever).len();
+        seen += poll(&mut reactor, in_time()).len();
     }
     assert_eq!(run(&mut reactor, read(&File::open("/dev/zero").expect("it is"), &mut bytes)), 8);
     assert_eq!(threads(), 0, "none was needed");
@@ -235,7 +235,7 @@ fn threads_are_started_when_they_are_needed_and_are_few() {
     drop(peers);
     let mut seen = Vec::new();
     while seen.len() < 5 {
-        seen.extend(poll(&mut reactor, Wait::Until(after(Duration::from_secs(10)))));
+        seen.extend(poll(&mut reactor, in_time()));
     }
     seen.sort_unstable();
     assert_eq!(seen, (10..15).map(|index| (index, 0)).collect::<Vec<_>>());

@@ -57,12 +57,16 @@ pub(crate) fn start(reactor: &mut EpollReactor, index: u32, operation: Operation
     assert_eq!(submitted.expect("there is room"), Submitted::Armed);
 }
 
+/// Long enough for what comes: a test that waits for it in vain fails rather than hangs.
+pub(crate) fn in_time() -> Wait {
+    Wait::Until(after(Duration::from_secs(10)))
+}
+
 /// Submits one operation and waits for its end, while no other ends.
 pub(crate) fn run(reactor: &mut EpollReactor, operation: Operation) -> i32 {
     start(reactor, 99, operation);
     let mut found = Completions::new();
-    let deadline = after(Duration::from_secs(10));
-    reactor.poll(Wait::Until(deadline), &mut found).expect("the wait works");
+    reactor.poll(in_time(), &mut found).expect("the wait works");
     let [only] = found.as_slice() else { panic!("one ends: {found:?}") };
     assert_eq!(only.token, token(99));
     only.result
