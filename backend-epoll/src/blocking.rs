@@ -178,11 +178,17 @@ impl Blocking {
     /// Takes what was done first.
     pub(crate) fn take(&mut self) -> Option<(Token, Done)> {
         let mut state = self.shared.lock();
-        let done = state.done.pop_front()?;
+        let (token, done) = state.done.pop_front()?;
         // Ordering: Release, for symmetry; the worker itself looks at it, and the lock orders it.
         self.shared.finished.store(state.done.len(), Ordering::Release);
         self.away -= 1;
-        Some(done)
+        // It may have been cancelled up to now.
+        Some(match (state.jobs.end(token), done) {
+            (Wanted::NoMore, Done::Again(_)) => {
+                (token, Done::Ended(-Errno::CANCELED.raw_os_error()))
+            }
+            (_, done) => (token, done),
+        })
     }
 
     /// The worker is about to wait, and is to be woken when something is done. False if something is.
@@ -280,10 +286,6 @@ impl Shared {
     fn finish(&self, token: Token, done: Done) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.busy -= 1;
-        let done = match (state.jobs.end(token), done) {
-            (Wanted::NoMore, Done::Again(_)) => Done::Ended(-Errno::CANCELED.raw_os_error()),
-            (_, done) => done,
-        };
         state.done.push_back((token, done));
         // Ordering: Release, pairs with the Acquire of `has_finished`.
         self.finished.store(state.done.len(), Ordering::Release);

@@ -80,7 +80,7 @@ impl Jobs {
         Some(job)
     }
 
-    /// A job that was begun has come to its end, or to a nap. Whether it was wanted still.
+    /// A job that was begun is taken back by the worker. Whether it was wanted still.
     pub(super) fn end(&mut self, token: Token) -> Wanted {
         match mem::take(self.slots.entry(token.index())) {
             Slot::Begun { wanted, .. } => wanted,
