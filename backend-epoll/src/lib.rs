@@ -1,10 +1,9 @@
 #![deny(unsafe_code)]
 //! evenkeel's reactor over epoll: [`EpollReactor`].
 //!
-//! It waits for readiness of file descriptors ([`Operation::Poll`]) and means the same by it as the
-//! reactor over `io_uring`. Whether something is waiting it can only know by a system call, so it
-//! answers [`Readiness::Unknown`] while operations are in flight, and the worker polls it on a
-//! budget of time.
+//! It does all operations of [`evenkeel::io`] and means the same by them as the reactor over
+//! `io_uring`. Whether something is waiting it can only know by a system call, so it answers
+//! [`Readiness::Unknown`] while operations wait, and the worker polls it on a budget of time.
 //!
 //! # Map
 //! Each module imports only modules below it.
@@ -12,13 +11,23 @@
 //! | module | holds |
 //! |---|---|
 //! | `reactor` | [`EpollReactor`]: the trait; what a poll does, and in what order |
-//! | `registrations` | one registration per descriptor number, with those who wait on it |
+//! | `promise` | what it vouches for, as an [`IoReactor`](evenkeel::io::IoReactor) |
+//! | `registrations` | the registrations by descriptor number, and all that waits on them |
+//! | `registrations::turns` | whose turn it is to be tried |
+//! | `registrations::transfers` | operations from one attempt to the next |
+//! | `registrations::flows` | operations of which many results are taken one by one |
+//! | `registration` | one number: what the kernel watches it for, and who waits on it |
 //! | `waiters` | the operations in flight, and those that have ended |
-//! | `paged` | the table under both, which grows a page at a time |
+//! | `blocking` | the threads that wait for files, and `blocking::jobs`, their queue |
+//! | `attempt` | one attempt at an operation |
+//! | `calls` | the calls that operations are made of, so that none waits |
+//! | `lent` | system calls on lent memory |
+//! | `signals` | signals that a library must neither raise nor take |
+//! | `paged` | the table under all of these, which grows a page at a time |
 //! | `set` | the epoll set: every call on the epoll descriptor |
 //! | `wait` | a wait's time: what is left of it, and the timer that ends it |
 //! | `notifier` | the eventfd that ends a wait from another thread |
-//! | `descriptor` | a descriptor's number as rustix wants it: the crate's only `unsafe` |
+//! | `descriptor` | numbers of descriptors, and why they may be used |
 //! | `setup` | [`SetupError`] |
 //!
 //! # Example
@@ -43,7 +52,6 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! [`Operation::Poll`]: evenkeel::io::Operation::Poll
 //! [`Readiness::Unknown`]: evenkeel::Readiness::Unknown
 
 mod attempt;

@@ -30,22 +30,45 @@ use crate::wait::until_over;
 /// The reactor over epoll.
 ///
 /// It may be made on one thread and used on another. It holds three descriptors (the set, the
-/// notifier, a timer), none of which an `exec` passes on. It allocates when it is made, and when the
-/// index of a token or the number of a descriptor is the first in a page of 256. Otherwise not.
+/// notifier, a timer), none of which an `exec` passes on. It allocates when it is made, when the
+/// index of a token or the number of a descriptor is the first in a page of 256, and when it starts a
+/// thread. Otherwise not.
 ///
 /// # What it means by an operation
 /// The same as the reactor over `io_uring`:
 /// - The result of an [`Operation::Poll`] is what is there of the bits that were asked for, and of
 ///   `POLLERR`, `POLLHUP` and `POLLRDHUP`, which need not be asked for.
-/// - What never blocks (a regular file, `/dev/null`) is ready at once.
+/// - What never blocks (a regular file, `/dev/null`) is ready at once, to a poll.
 /// - A number that is closed, or can't be waited for, ends in a completion with the negative error
 ///   number, like `-EBADF`.
 /// - Any number of operations may wait for the same descriptor, and each gets its completion.
 /// - A cancelled operation ends with `-ECANCELED`, at the next poll.
 ///
 /// One thing is epoll's own. If a descriptor is closed while an operation waits for it, the operation
-/// ends with `-EBADF` when another operation meets the number, and till then not at all. The futures
-/// of the scheduler keep their descriptor open, so it does not happen to them.
+/// ends with `-EBADF` when another operation meets the number, and till then not at all; an
+/// [`Operation::Close`] ends it at once. The futures of the scheduler keep their descriptor open, so it
+/// does not happen to them.
+///
+/// # Who does it, and when
+/// - An operation is tried when it is submitted, and if it has to wait, its descriptor is watched.
+///   Where the last one had to wait the next few are not tried first. A poll makes at most 8 attempts,
+///   in turns of the descriptors that are ready, so none starves another.
+/// - On a descriptor that blocks `accept`, `connect` and what refuses `RWF_NOWAIT` (a terminal) have
+///   `O_NONBLOCK` set while the call is made: whoever shares the open description may see it.
+///   `SO_RCVTIMEO` and `SO_SNDTIMEO` have no effect.
+/// - Files are read at once where they are in memory (`RWF_NOWAIT`). Otherwise, and to be written where
+///   the file system knows no `RWF_NOWAIT`, and for `fsync`, a thread of the reactor's own waits: one of at
+///   most 4, which are started when they are needed, handle no signals, and end after 10 seconds
+///   without work. They work on a duplicate of the descriptor. An operation that a thread has begun
+///   is not cancelled, it ends.
+/// - A close is made at once, by a thread if the socket lingers (`SO_LINGER`). On a network file
+///   system it may take a while, as everywhere.
+/// - A Unix socket whose peer has no room (a full backlog, a full queue of a datagram socket) is tried
+///   again each millisecond: no descriptor tells when it has.
+/// - Dropping it waits 100 ms at most for calls that threads have begun. What takes longer goes on
+///   with what was lent to it.
+///
+/// Transfers need Linux 4.14.
 ///
 /// # Time
 /// Deadlines are points of [`MonotonicClock`]. A wait that nothing ends never ends before its
@@ -270,8 +293,9 @@ impl Reactor for EpollReactor {
         "epoll"
     }
 
-    /// `Ready` while completions are known that no poll has reported yet, `Unknown` while operations
-    /// are in flight, and `Quiet` otherwise: then only the notifier could have an event, which
+    /// `Ready` while completions are known that no poll has reported yet, or attempts are due;
+    /// `Unknown` while operations wait for a descriptor, and `Quiet` otherwise, also while threads
+    /// are at work: that they are done is known without a system call. Then only the notifier could have an event, which
     /// concerns nobody but a wait. Who wakes has put work into the inbox before, or raised a flag,
     /// and a worker that runs looks at these anyway.
     #[inline]
@@ -285,8 +309,10 @@ impl Reactor for EpollReactor {
         }
     }
 
-    /// One `epoll_ctl`; a second one if the descriptor's number has changed hands since its last
-    /// operation. What can't be watched ends at once, and is reported by the next poll.
+    /// One attempt, or one `epoll_ctl`, or both if the attempt was in vain; a second `epoll_ctl` if the
+    /// descriptor's number has changed hands since its last operation. More only on descriptors that
+    /// block, for `accept` and `connect`, and for what goes to a thread. What ends at once is reported
+    /// by the next poll.
     ///
     /// # Errors
     /// `ENOMEM` and `ENOSPC` (the sysctl `fs.epoll.max_user_watches`) if the kernel has no room for
@@ -344,12 +370,13 @@ impl Reactor for EpollReactor {
     }
 
     /// One `epoll_pwait`, and one `epoll_ctl` for each event that leaves others waiting for the same
-    /// descriptor. A wait with a new deadline sets the timer first; one that is interrupted, or meets
+    /// descriptor. Then at most 8 attempts, each with an `epoll_ctl` if it was in vain. A wait with a new deadline sets the timer first; one that is interrupted, or meets
     /// an event that concerns nobody, is made again for the time that is left. No call at all if
     /// nothing is in flight and nothing is to be waited for.
     ///
-    /// It does not wait if completions are known already, but looks all the same, so that those which
-    /// end at once can't keep it from the kernel. They are reported in the order in which they
+    /// It does not wait if completions are known already, or attempts are due. Then it does not look
+    /// at the kernel either, but after 32 of them, or 20 µs, so that what ends at once costs no look
+    /// and yet can't keep the reactor from it. Completions are reported in the order in which they
     /// became known.
     ///
     /// # Errors
