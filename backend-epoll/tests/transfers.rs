@@ -351,6 +351,22 @@ fn an_eventfd_counts_what_is_written() {
     assert_eq!(run(&mut reactor, read(&event, &mut count[..4])), -EINVAL);
 }
 
+/// What refuses `RWF_NOWAIT` on many kernels.
+#[test]
+fn a_timer_is_read_when_it_has_expired() {
+    use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+    let mut reactor = reactor();
+    let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)
+        .expect("a timer");
+    let span = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let once = Itimerspec { it_interval: never, it_value: span };
+    rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once).expect("it is one");
+    let mut count = [0; 8];
+    assert_eq!(run(&mut reactor, read(&timer, &mut count)), 8);
+    assert_eq!(u64::from_ne_bytes(count), 1);
+}
+
 /// Terminals refuse `RWF_NOWAIT`.
 #[test]
 fn a_terminal_is_waited_for_and_blocks_afterwards_as_before() {
