@@ -417,6 +417,7 @@ impl fmt::Debug for EpollReactor {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
     use evenkeel::io::Interest::{self, Readable, Writable};
@@ -448,7 +449,7 @@ mod tests {
             let mut words = line.split_whitespace();
             let named = words.next() == Some("tfd:") && words.next() == Some(&number);
             let events = words.nth(1).filter(|_| named)?;
-            Some(u32::from_str_radix(events, 16).expect("it is hexadecimal") & 0xffff)
+            Some(u32::from_str_radix(events, 16).expect("it is hexadecimal") & 0x8000_ffff)
         })
     }
 
@@ -488,6 +489,28 @@ mod tests {
         assert_eq!(watched_for(&reactor, &event), Some(0x2019), "IN, RDHUP, ERR and HUP");
         assert_eq!(look(&mut reactor), [1]);
         assert_eq!(watched_for(&reactor, &event), Some(0));
+    }
+
+    /// An event that was not enough for all is followed by edges, and these concern nobody when the
+    /// wait is over.
+    #[test]
+    fn after_edges_the_registration_is_gone() {
+        let mut reactor = EpollReactor::new().expect("epoll is there");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let listener = OwnedFd::from(listener);
+        let fd = listener.as_raw_fd();
+        for index in 0..2 {
+            let accept = Operation::Accept { fd };
+            reactor.submit(Token::new(index, 0), accept).expect("there is room");
+        }
+        for watched in [Some(0x8000_0019), None] {
+            let _peer = TcpStream::connect(address).expect("it listens");
+            let accepted = look(&mut reactor);
+            assert_eq!((accepted.len(), descriptor::close(accepted[0])), (1, 0));
+            let now = watched_for(&reactor, &listener);
+            assert_eq!(now, watched, "IN, ERR, HUP and edges while the second one waits");
+        }
     }
 
     #[test]

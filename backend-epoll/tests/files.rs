@@ -50,6 +50,19 @@ fn threads() -> usize {
         .count()
 }
 
+/// The signals that the threads of the pool block, as one set.
+fn blocked_signals() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").expect("it is readable");
+    tasks
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok())
+        .filter(|status| status.contains("evenkeel-blocki"))
+        .map(|status| {
+            let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t"));
+            u64::from_str_radix(blocked.expect("it is there"), 16).expect("it is hexadecimal")
+        })
+        .fold(u64::MAX, |all, blocked| all & blocked)
+}
+
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !done() {
@@ -162,14 +175,14 @@ fn a_wait_without_end_ends_when_a_thread_is_done() {
     let file = file();
     for _ in 0..100 {
         start(&mut reactor, 1, sync(&file, SyncExtent::Data));
-        assert_eq!(poll(&mut reactor, in_time()), [(1, 0)]);
+        assert_eq!(ended(&mut reactor), [(1, 0)]);
     }
     for index in 0..20 {
         start(&mut reactor, index, sync(&file, SyncExtent::Data));
     }
     let mut seen = Vec::new();
     while seen.len() < 20 {
-        let found = poll(&mut reactor, in_time());
+        let found = ended(&mut reactor);
         assert!(found.len() <= 20);
         seen.extend(found);
     }
@@ -195,7 +208,7 @@ fn threads_are_started_when_they_are_needed_and_are_few() {
     start(&mut reactor, 2, send(&theirs, b"x"));
     let mut seen = 0;
     while seen < 2 {
-        seen += poll(&mut reactor, in_time()).len();
+        seen += ended(&mut reactor).len();
     }
     assert_eq!(run(&mut reactor, read(&File::open("/dev/zero").expect("it is"), &mut bytes)), 8);
     assert_eq!(threads(), 0, "none was needed");
@@ -203,6 +216,10 @@ fn threads_are_started_when_they_are_needed_and_are_few() {
     for _ in 0..10 {
         assert_eq!(run(&mut reactor, sync(&file, SyncExtent::Data)), 0);
         assert_eq!(threads(), 1, "one is enough for one after the other");
+    }
+
+    for signal in [libc::SIGTERM, libc::SIGCHLD, libc::SIGUSR1, libc::SIGPIPE] {
+        assert_ne!(blocked_signals() & 1 << (signal - 1), 0, "signal {signal} is not for it");
     }
 
     let (numbers, peers): (Vec<_>, Vec<_>) = (0..6).map(|_| lingering()).unzip();
@@ -235,7 +252,7 @@ fn threads_are_started_when_they_are_needed_and_are_few() {
     drop(peers);
     let mut seen = Vec::new();
     while seen.len() < 5 {
-        seen.extend(poll(&mut reactor, in_time()));
+        seen.extend(ended(&mut reactor));
     }
     seen.sort_unstable();
     assert_eq!(seen, (10..15).map(|index| (index, 0)).collect::<Vec<_>>());

@@ -63,7 +63,7 @@ fn connections_are_taken_as_they_come() {
         start(&mut reactor, 2, next(token(1), &mut unused));
         assert_eq!(look(&mut reactor), []);
         let _third = client(&listener);
-        let found = poll(&mut reactor, in_time());
+        let found = ended(&mut reactor);
         assert_eq!((found.len(), found[0].0), (1, 2));
         // SAFETY: an operation has brought it.
         drop(unsafe { OwnedFd::from_raw_fd(found[0].1) });
@@ -89,7 +89,7 @@ fn those_who_wait_for_items_get_them_in_their_order() {
     theirs.write_all(b"ab").expect("there is room");
     let mut seen = Vec::new();
     while seen.len() < 3 {
-        seen.extend(poll(&mut reactor, in_time()));
+        seen.extend(ended(&mut reactor));
     }
     assert_eq!(seen, [(3, -ECANCELED), (2, 1), (4, 1)]);
     assert_eq!(buffers.map(|buffer| buffer.is_some()), [true, false, true]);
@@ -131,7 +131,7 @@ fn without_a_vacant_buffer_it_waits_for_a_piece_all_the_same() {
     start(&mut reactor, 2, next(token(1), &mut buffer));
     assert_eq!(look(&mut reactor), []);
     theirs.write_all(b"x").expect("there is room");
-    assert_eq!(poll(&mut reactor, in_time()), [(2, -ENOBUFS)]);
+    assert_eq!(ended(&mut reactor), [(2, -ENOBUFS)]);
     reactor.cancel(token(1));
     assert_eq!(look(&mut reactor), [(1, -ECANCELED)]);
     let mut byte = [0; 1];
@@ -245,7 +245,7 @@ fn datagrams_are_pieces() {
         assert_eq!(look(&mut reactor), [], "round {round}");
         ours.send_to(b"one", to).expect("there is room");
         ours.send_to(b"three", to).expect("there is room");
-        assert_eq!(poll(&mut reactor, in_time()), [(2, 3)]);
+        assert_eq!(ended(&mut reactor), [(2, 3)]);
         assert_eq!(run(&mut reactor, next(token(1), second)), 5);
         for buffer in buffers {
             // SAFETY: it was taken, and this test is done with it.

@@ -109,7 +109,7 @@ fn what_comes_later_is_received_then() {
             assert_eq!(look(&mut reactor), []);
             assert_eq!(reactor.readiness(), Readiness::Unknown);
             theirs.write_all(b"later").expect("there is room");
-            assert_eq!(poll(&mut reactor, in_time()), [(1, 5)], "round {round}");
+            assert_eq!(ended(&mut reactor), [(1, 5)], "round {round}");
             assert_eq!(&bytes[..5], b"later");
         }
     }
@@ -122,7 +122,7 @@ fn the_end_of_the_stream_is_no_bytes() {
     let mut bytes = [0; 8];
     start(&mut reactor, 1, receive(&ours, &mut bytes));
     theirs.shutdown(Shutdown::Write).expect("it is connected");
-    assert_eq!(poll(&mut reactor, in_time()), [(1, 0)]);
+    assert_eq!(ended(&mut reactor), [(1, 0)]);
     assert_eq!(run(&mut reactor, read(&ours, &mut bytes)), 0);
 }
 
@@ -137,12 +137,35 @@ fn receives_of_one_socket_are_served_in_their_order() {
     theirs.write_all(b"abcdefghijklmnopqrst").expect("there is room");
     let mut seen = Vec::new();
     while seen.len() < 20 {
-        let found = poll(&mut reactor, in_time());
+        let found = ended(&mut reactor);
         assert!((1..=8).contains(&found.len()), "a few attempts for each poll: {found:?}");
         seen.extend(found);
     }
     assert_eq!(seen, (0..20).map(|index| (index, 1)).collect::<Vec<_>>());
     assert_eq!(&bytes, b"abcdefghijklmnopqrst");
+}
+
+#[test]
+fn who_comes_later_does_not_overtake_who_waits() {
+    let mut reactor = reactor();
+    let (ours, mut theirs) = pair();
+    let mut bytes = [0; 2];
+    let [first, second] = &mut bytes;
+    start(&mut reactor, 1, receive(&ours, std::slice::from_mut(first)));
+    // Seven are armed without an attempt after one in vain, and this is to be about the eighth.
+    for _ in 0..7 {
+        theirs.write_all(b"x").expect("there is room");
+        assert_eq!(ended(&mut reactor), [(1, 1)]);
+        start(&mut reactor, 1, receive(&ours, std::slice::from_mut(first)));
+    }
+    theirs.write_all(b"ab").expect("there is room");
+    start(&mut reactor, 2, receive(&ours, std::slice::from_mut(second)));
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        seen.extend(ended(&mut reactor));
+    }
+    assert_eq!(seen, [(1, 1), (2, 1)]);
+    assert_eq!(&bytes, b"ab");
 }
 
 #[test]
@@ -156,7 +179,7 @@ fn a_send_waits_for_room_and_may_be_partial() {
         start(&mut reactor, 1, send(&ours, &LARGE));
         assert_eq!(look(&mut reactor), []);
         drain(&theirs);
-        let found = poll(&mut reactor, in_time());
+        let found = ended(&mut reactor);
         assert_eq!((found.len(), found[0].0), (1, 1));
         assert!((1..1 << 20).contains(&found[0].1), "as much as there is room for: {found:?}");
         assert_eq!(drain(&theirs), usize::try_from(found[0].1).expect("it is a count"));
@@ -176,7 +199,7 @@ fn a_writer_that_waits_is_not_busy_when_the_peer_has_half_closed() {
     let used = clock_gettime(ClockId::ThreadCPUTime) - before;
     assert!(used.tv_nsec < 20_000_000, "of 100 ms it ran for {used:?}");
     drain(&theirs);
-    assert_eq!(poll(&mut reactor, in_time()), [(1, 4)]);
+    assert_eq!(ended(&mut reactor), [(1, 4)]);
 }
 
 #[test]
@@ -211,7 +234,7 @@ fn an_event_that_lets_nobody_on_does_not_keep_the_reactor_busy() {
         let used = clock_gettime(ClockId::ThreadCPUTime) - before;
         assert!(used.tv_nsec < 20_000_000, "of 100 ms it ran for {used:?}");
         ours.send_to(b"self", ours.local_addr().expect("it is bound")).expect("there is room");
-        assert_eq!(poll(&mut reactor, in_time()), [(1, 4)]);
+        assert_eq!(ended(&mut reactor), [(1, 4)]);
     }
 }
 
@@ -229,7 +252,7 @@ fn what_somebody_else_was_faster_to_take_is_waited_for_again() {
         assert!(now() >= deadline, "nothing has ended, so the wait goes on");
     }
     theirs.write_all(b"yz").expect("there is room");
-    assert_eq!(poll(&mut reactor, in_time()), [(1, 2)]);
+    assert_eq!(ended(&mut reactor), [(1, 2)]);
     // And then nobody is told of what comes.
     theirs.write_all(b"x").expect("there is room");
     assert_eq!(poll(&mut reactor, soon()), []);
@@ -298,7 +321,7 @@ fn run_beside(
     start(reactor, index, operation);
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        seen.extend(poll(reactor, in_time()));
+        seen.extend(ended(reactor));
     }
     seen.sort_by_key(|&(index, _)| index == other);
     [seen[0].1, seen[1].1]
@@ -345,7 +368,7 @@ fn an_eventfd_counts_what_is_written() {
     start(&mut reactor, 1, read(&event, &mut count));
     assert_eq!(look(&mut reactor), []);
     signal(&event);
-    assert_eq!(poll(&mut reactor, in_time()), [(1, 8)]);
+    assert_eq!(ended(&mut reactor), [(1, 8)]);
     assert_eq!(u64::from_ne_bytes(count), 1);
     signal(&event);
     assert_eq!(run(&mut reactor, read(&event, &mut count[..4])), -EINVAL);
@@ -382,7 +405,7 @@ fn a_terminal_is_waited_for_and_blocks_afterwards_as_before() {
         start(&mut reactor, 1, read(&terminal, &mut bytes));
         assert_eq!(look(&mut reactor), []);
         rustix::io::write(&master, b"line\n").expect("there is room");
-        assert_eq!(poll(&mut reactor, in_time()), [(1, 5)]);
+        assert_eq!(ended(&mut reactor), [(1, 5)]);
         assert_eq!(&bytes[..5], b"line\n");
         assert_eq!(run(&mut reactor, write(&terminal, b"answer")), 6);
         assert_eq!(blocks(&terminal), !nonblocking);
@@ -500,7 +523,7 @@ fn a_close_makes_the_number_free() {
     let number = at(800, &event);
     start(&mut reactor, 1, read(&number, &mut count));
     signal(&event);
-    assert_eq!(poll(&mut reactor, in_time()), [(1, 8)]);
+    assert_eq!(ended(&mut reactor), [(1, 8)]);
     assert_eq!(run(&mut reactor, Operation::Close { fd: 801 }), -EBADF);
     assert_eq!(run(&mut reactor, Operation::Close { fd: -1 }), -EBADF);
 }
@@ -546,7 +569,7 @@ fn a_cancel_leaves_the_bytes_to_the_next_one() {
     start(&mut reactor, 1, receive(&ours, &mut bytes));
     reactor.cancel(token(1));
     theirs.write_all(b"bytes").expect("there is room");
-    assert_eq!(poll(&mut reactor, in_time()), [(1, -ECANCELED)]);
+    assert_eq!(ended(&mut reactor), [(1, -ECANCELED)]);
     assert_eq!((bytes, reactor.readiness()), ([0; 8], Readiness::Quiet));
     assert_eq!(run(&mut reactor, receive(&ours, &mut bytes)), 5);
 }
@@ -563,7 +586,7 @@ fn a_cancel_takes_one_out_of_the_middle_of_a_line() {
     theirs.write_all(b"ab").expect("there is room");
     let mut seen = Vec::new();
     while seen.len() < 3 {
-        seen.extend(poll(&mut reactor, in_time()));
+        seen.extend(ended(&mut reactor));
     }
     assert_eq!(seen, [(1, -ECANCELED), (0, 1), (2, 1)]);
     assert_eq!(&bytes, b"a\0b");
@@ -653,12 +676,12 @@ fn a_reader_and_a_writer_of_one_socket_do_not_hinder_each_other() {
     watch(&mut reactor, 3, &ours, Readable);
     assert_eq!(look(&mut reactor), []);
     theirs.write_all(b"x").expect("there is room");
-    let mut seen = poll(&mut reactor, in_time());
+    let mut seen = ended(&mut reactor);
     seen.sort_unstable();
     assert_eq!(seen, [(1, 1), (3, POLLIN)]);
     assert_eq!(poll(&mut reactor, soon()), []);
     drain(&theirs);
-    assert_eq!(poll(&mut reactor, in_time()), [(2, 4)]);
+    assert_eq!(ended(&mut reactor), [(2, 4)]);
 }
 
 #[test]
@@ -672,7 +695,7 @@ fn a_hang_up_wakes_both_directions() {
     drop(theirs);
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        seen.extend(poll(&mut reactor, in_time()));
+        seen.extend(ended(&mut reactor));
     }
     seen.sort_unstable();
     // It had bytes that were not read, so the first to look is told of the reset.
@@ -690,8 +713,44 @@ fn a_number_in_other_hands_is_waited_for_anew() {
         start(&mut reactor, 1, receive(&number, &mut bytes));
         assert_eq!(look(&mut reactor), []);
         theirs.write_all(b"x").expect("there is room");
-        assert_eq!(poll(&mut reactor, in_time()), [(1, 1)]);
+        assert_eq!(ended(&mut reactor), [(1, 1)]);
     }
+}
+
+/// Where a socket was not tried because of one in vain, it is not for a thread to wait for a file.
+#[test]
+fn a_file_at_the_number_of_a_socket_is_no_socket() {
+    let mut reactor = reactor();
+    let mut bytes = [0; 8];
+    let (ours, _theirs) = pair();
+    let number = at(830, &OwnedFd::from(ours));
+    start(&mut reactor, 1, receive(&number, &mut bytes));
+    reactor.cancel(token(1));
+    assert_eq!(look(&mut reactor), [(1, -ECANCELED)]);
+    drop(number);
+    let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").expect("it is there"));
+    let number = at(830, &file);
+    start(&mut reactor, 1, receive(&number, &mut bytes));
+    assert_eq!(reactor.readiness(), Readiness::Ready);
+    assert_eq!(look(&mut reactor), [(1, -ENOTSOCK)]);
+}
+
+#[test]
+fn after_an_attempt_in_vain_seven_are_armed_without_one() {
+    let mut reactor = reactor();
+    let (ours, mut theirs) = pair();
+    let mut byte = [0; 1];
+    start(&mut reactor, 1, receive(&ours, &mut byte));
+    theirs.write_all(&[0; 9]).expect("there is room");
+    assert_eq!(ended(&mut reactor), [(1, 1)]);
+    for _ in 0..7 {
+        start(&mut reactor, 1, receive(&ours, &mut byte));
+        assert_eq!(reactor.readiness(), Readiness::Unknown, "it waits for the event");
+        assert_eq!(look(&mut reactor), [(1, 1)]);
+    }
+    start(&mut reactor, 1, receive(&ours, &mut byte));
+    assert_eq!(reactor.readiness(), Readiness::Ready, "it was tried");
+    assert_eq!(look(&mut reactor), [(1, 1)]);
 }
 
 #[test]
@@ -706,7 +765,7 @@ fn two_numbers_of_one_socket_are_served_both() {
     theirs.write_all(b"ab").expect("there is room");
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        seen.extend(poll(&mut reactor, in_time()));
+        seen.extend(ended(&mut reactor));
     }
     seen.sort_unstable();
     assert_eq!(seen, [(1, 1), (2, 1)]);

@@ -5,10 +5,10 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use evenkeel::io::{Address, Memory, MemoryList, Offset, Operation, Place};
-use evenkeel::{Completions, Reactor, Submitted, Wait};
+use evenkeel::{Reactor, Submitted, Wait};
 use evenkeel_epoll::EpollReactor;
 
-use super::common::{after, token};
+use super::common::{after, now, poll, token};
 
 /// Lends it to an operation. The test keeps it in place, and untouched, until that has ended.
 pub(crate) fn memory(bytes: &mut [u8]) -> Memory {
@@ -57,17 +57,25 @@ pub(crate) fn start(reactor: &mut EpollReactor, index: u32, operation: Operation
     assert_eq!(submitted.expect("there is room"), Submitted::Armed);
 }
 
-/// Long enough for what comes: a test that waits for it in vain fails rather than hangs.
+/// Long enough for what comes.
 pub(crate) fn in_time() -> Wait {
     Wait::Until(after(Duration::from_secs(10)))
+}
+
+/// What a wait finds, which ends by that and not by its deadline.
+pub(crate) fn ended(reactor: &mut EpollReactor) -> Vec<(usize, i32)> {
+    let wait = in_time();
+    let found = poll(reactor, wait);
+    let Wait::Until(deadline) = wait else { unreachable!("it has one") };
+    assert!(now() < deadline, "the time is over, with {found:?}");
+    found
 }
 
 /// Submits one operation and waits for its end, while no other ends.
 pub(crate) fn run(reactor: &mut EpollReactor, operation: Operation) -> i32 {
     start(reactor, 99, operation);
-    let mut found = Completions::new();
-    reactor.poll(in_time(), &mut found).expect("the wait works");
-    let [only] = found.as_slice() else { panic!("one ends: {found:?}") };
-    assert_eq!(only.token, token(99));
-    only.result
+    match ended(reactor)[..] {
+        [(99, result)] => result,
+        ref found => panic!("one ends: {found:?}"),
+    }
 }
