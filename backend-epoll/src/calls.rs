@@ -8,14 +8,17 @@
 //!   call is made with `O_NONBLOCK` set for its duration, if it is not set anyway.
 //! - `accept` and `connect` know no such flag, so they are made like that at once.
 //!
-//! `O_NONBLOCK` belongs to the open description, so who shares that with another process may find it
-//! set there for a microsecond. To be spared that, and three system calls, set it oneself.
+//! `O_NONBLOCK` belongs to the open description. Workers that share one, as a listener, take turns by a
+//! lock: or one would find it set by another, take it for the descriptor's own, and be in the call when
+//! the other has put it back. Who shares it otherwise, in another process or by calls of one's own,
+//! may find it set for a microsecond. To be spared that, the lock, and three system calls, set it oneself.
 //!
 //! No `SIGPIPE`: on sockets `MSG_NOSIGNAL` says so, on pipes `RWF_NOSIGNAL` (Linux 6.18), and where that
 //! is not known the signal is blocked meanwhile.
 
 use std::net::Shutdown;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 
 use evenkeel::io::{Memory, Offset};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -140,8 +143,12 @@ pub(crate) fn not_blocking<T>(
     fd: BorrowedFd<'_>,
     call: impl FnOnce() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    // Nothing waits under it, and nothing panics.
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let flags = fcntl_getfl(fd)?;
     if flags.contains(OFlags::NONBLOCK) {
+        drop(turn);
         return call();
     }
     fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;

@@ -54,7 +54,8 @@ use crate::wait::until_over;
 ///   Where the last one had to wait the next few are not tried first. A poll makes at most 8 attempts,
 ///   in turns of the descriptors that are ready, so none starves another.
 /// - On a descriptor that blocks `accept`, `connect` and what refuses `RWF_NOWAIT` (a terminal) have
-///   `O_NONBLOCK` set while the call is made: whoever shares the open description may see it.
+///   `O_NONBLOCK` set while the call is made: whoever shares the open description may see it. Reactors
+///   may share it; they take turns by a lock, so a listener of many workers better does not block.
 ///   `SO_RCVTIMEO` and `SO_SNDTIMEO` have no effect.
 /// - Files are read at once where they are in memory (`RWF_NOWAIT`). Otherwise, and to be written where
 ///   the file system knows no `RWF_NOWAIT`, and for `fsync`, a thread of the reactor's own waits: one of at

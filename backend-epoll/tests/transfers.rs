@@ -443,6 +443,30 @@ fn socket(family: rustix::net::AddressFamily, nonblocking: bool) -> OwnedFd {
     socket
 }
 
+/// Each sets `O_NONBLOCK` for its attempt and puts it back: none may be left in a call that blocks.
+#[test]
+fn reactors_that_share_a_listener_which_blocks_do_not_block() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let fd = listener.as_raw_fd();
+    let (done, both) = std::sync::mpsc::channel();
+    for _ in 0..2 {
+        let done = done.clone();
+        std::thread::spawn(move || {
+            let mut reactor = reactor();
+            for _ in 0..50_000 {
+                start(&mut reactor, 1, Operation::Accept { fd });
+                reactor.cancel(token(1));
+                assert_eq!(look(&mut reactor), [(1, -ECANCELED)]);
+            }
+            done.send(()).expect("the test waits for it");
+        });
+    }
+    for _ in 0..2 {
+        both.recv_timeout(Duration::from_secs(30)).expect("none blocks");
+    }
+    assert!(blocks(&listener));
+}
+
 #[test]
 fn a_connection_that_nobody_wants_is_refused() {
     let mut reactor = reactor();
