@@ -122,6 +122,9 @@ pub mod run_queue;
 mod runtime;
 mod service;
 mod shared;
+#[cfg(all(feature = "testing", feature = "io"))]
+#[allow(unsafe_code)]
+mod sim_io;
 pub mod steal;
 #[allow(unsafe_code)]
 mod sync;

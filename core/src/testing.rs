@@ -23,8 +23,16 @@ use crate::time::{Clock, Instant};
 /// [`Inbox`](crate::inbox::Inbox) or a [`Reactor`] shows that it keeps the rules of its trait. They
 /// are the checks that ours pass.
 pub mod conformance {
+    #[cfg(feature = "io")]
+    pub use crate::conformance::io;
     pub use crate::conformance::reactor;
     pub use crate::conformance::{Parcel, inbox, run_queue};
+}
+
+/// Descriptors on virtual time, with the faults that real reactors have.
+#[cfg(feature = "io")]
+pub mod io {
+    pub use crate::sim_io::{Faults, Random, SimIo, SimIoReactor};
 }
 
 /// A clock that moves when it is told to. Clones show the same time.
@@ -182,7 +190,7 @@ pub struct Sim {
 }
 
 #[derive(Default)]
-struct Notifications {
+pub(crate) struct Notifications {
     all: AtomicUsize,
     /// Those that have ended a wait.
     seen: AtomicUsize,
@@ -209,7 +217,7 @@ impl Wake for Notifications {
 
 impl Notifications {
     /// Whether there is one that no wait has seen. It is seen by this.
-    fn see(&self) -> bool {
+    pub(crate) fn see(&self) -> bool {
         let all = self.all.load(Ordering::SeqCst);
         self.seen.swap(all, Ordering::SeqCst) != all
     }

@@ -9,6 +9,7 @@
 //! | `run_queue` | the kit for run queues |
 //! | `inbox` | the kit for inboxes: the same checks, and those that take threads |
 //! | `reactor` | the kit for reactors |
+//! | `io` | the kit for reactors of operations on descriptors |
 //! | `ours` | our own queues, put to it |
 //! | `faulty` | queues with a fault, each of which has to be found out |
 
@@ -17,6 +18,8 @@
 mod faulty;
 #[allow(unsafe_code)]
 mod inbox;
+#[cfg(feature = "io")]
+pub mod io;
 mod ledger;
 #[cfg(all(test, not(loom)))]
 #[allow(unsafe_code)]
