@@ -25,6 +25,8 @@
 //! | `signals` | signals that a library must neither raise nor take |
 //! | `paged` | the table under all of these, which grows a page at a time |
 //! | `set` | the epoll set: every call on the epoll descriptor |
+//! | `aio` | readiness from memory |
+//! | `builder` | whether that is to be had: [`Builder`] |
 //! | `wait` | a wait's time: what is left of it, and the timer that ends it |
 //! | `notifier` | the eventfd that ends a wait from another thread |
 //! | `descriptor` | numbers of descriptors, and why they may be used |
@@ -54,8 +56,11 @@
 //!
 //! [`Readiness::Unknown`]: evenkeel::Readiness::Unknown
 
+#[allow(unsafe_code)] // calls that rustix lacks, and a ring shared with the kernel
+mod aio;
 mod attempt;
 mod blocking;
+mod builder;
 mod calls;
 #[allow(unsafe_code)] // numbers of descriptors, and why they may be used
 mod descriptor;
@@ -80,5 +85,6 @@ mod waiters;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use builder::{Builder, Looks};
 pub use reactor::EpollReactor;
 pub use setup::SetupError;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::task::Waker;
@@ -20,10 +20,11 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_linger;
 
 use crate::attempt::Work;
+use crate::builder::Looks;
 use crate::calls::shutdown;
 use crate::descriptor;
 use crate::registrations::{Items, Registrations};
-use crate::set::{Set, Source};
+use crate::set::{Set, Sight, Source};
 use crate::setup::SetupError;
 use crate::wait::until_over;
 
@@ -97,26 +98,41 @@ pub struct EpollReactor {
     woken: bool,
     /// What was done since the last look at the kernel.
     unlooked: Unlooked,
+    /// What the worker did between the last two waits.
+    habit: Habit,
+}
+
+/// What the worker does between two waits, which tells whether it pays to have the memory tell of
+/// events: that costs a system call for each time that it has told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Habit {
+    /// It runs for a while, and looks.
+    Runs,
+    /// It waits again without having looked.
+    Waits,
 }
 
 impl EpollReactor {
-    /// A reactor with nothing in flight. At most seven system calls.
-    ///
-    /// # Errors
-    /// If the process has no descriptor left, or a sandbox refuses one of the calls: the error says
-    /// which, and what to do.
-    pub fn new() -> Result<Self, SetupError> {
+    pub(crate) fn over(looks: Looks) -> Result<Self, SetupError> {
         Ok(Self {
-            set: Set::new()?,
+            set: Set::new(looks)?,
             registrations: Registrations::new(),
             clock: MonotonicClock::new(),
             woken: false,
             unlooked: Unlooked::default(),
+            habit: Habit::Runs,
         })
     }
 
+    /// How it looks for events: what was granted.
+    #[must_use]
+    pub fn looks(&self) -> Looks {
+        self.set.looks()
+    }
+
     /// Which calls it waits with, for reports: `epoll_pwait + timerfd`, or `epoll_pwait + ppoll`
-    /// where a sandbox refuses timers. That may be found out as late as at the first wait.
+    /// where a sandbox refuses timers. That may be found out as late as at the first wait. Then
+    /// `+ aio`, if it [looks](Self::looks) from memory.
     ///
     /// ```
     /// let reactor = evenkeel_epoll::EpollReactor::new()?;
@@ -149,6 +165,22 @@ impl EpollReactor {
     /// Takes in what events there are.
     #[inline]
     fn look(&mut self) -> Result<Looked, Errno> {
+        self.habit = Habit::Runs;
+        if self.set.aio.is_none() {
+            return self.look_at_kernel();
+        }
+        if self.set.sight() == Sight::Nothing {
+            return Ok(Looked::Dry);
+        }
+        self.set.before_look();
+        let looked = self.look_at_kernel()?;
+        // If there are more events it tells at once.
+        self.set.watch_from_memory();
+        Ok(looked)
+    }
+
+    #[inline]
+    fn look_at_kernel(&mut self) -> Result<Looked, Errno> {
         let mut room = [MaybeUninit::uninit(); POLL_BATCH];
         let events = match self.set.look(&mut room) {
             Err(Errno::INTR) => return Ok(Looked::Dry),
@@ -201,11 +233,15 @@ impl EpollReactor {
     /// attempts were made since the last call.
     fn wait(&mut self, wait: Wait) -> Result<usize, Errno> {
         self.unlooked = Unlooked::default();
+        if mem::replace(&mut self.habit, Habit::Waits) == Habit::Runs {
+            self.set.watch_from_memory();
+        }
         let clock = self.clock;
         let mut made = 0;
         until_over(wait, &clock, |pause| {
             let mut room = [MaybeUninit::uninit(); POLL_BATCH];
             let events = self.set.wait(pause, &mut room)?;
+            self.set.before_look();
             self.take_in(events);
             // An event may let nobody on, and then the wait goes on.
             made = self.take_turns(ATTEMPTS);
@@ -294,8 +330,9 @@ impl Reactor for EpollReactor {
         "epoll"
     }
 
-    /// `Ready` while completions are known that no poll has reported yet, or attempts are due;
-    /// `Unknown` while operations wait for a descriptor, and `Quiet` otherwise, also while threads
+    /// `Ready` while completions are known that no poll has reported yet, or attempts are due. While
+    /// operations wait for a descriptor it is `Ready` or `Quiet` as the memory says, and `Unknown`
+    /// where that does not tell: see [`Looks`]. `Quiet` otherwise, also while threads
     /// are at work: that they are done is known without a system call. Then only the notifier could have an event, which
     /// concerns nobody but a wait. Who wakes has put work into the inbox before, or raised a flag,
     /// and a worker that runs looks at these anyway.
@@ -304,7 +341,11 @@ impl Reactor for EpollReactor {
         if self.has_work() {
             Readiness::Ready
         } else if self.registrations.waiters.waiting() > 0 {
-            Readiness::Unknown
+            match self.set.sight() {
+                Sight::Events => Readiness::Ready,
+                Sight::Nothing => Readiness::Quiet,
+                Sight::Blind => Readiness::Unknown,
+            }
         } else {
             Readiness::Quiet
         }
@@ -371,7 +412,8 @@ impl Reactor for EpollReactor {
     }
 
     /// One `epoll_pwait`, and one `epoll_ctl` for each event that leaves others waiting for the same
-    /// descriptor. Then at most 8 attempts, each with an `epoll_ctl` if it was in vain. A wait with a new deadline sets the timer first; one that is interrupted, or meets
+    /// descriptor. One `io_submit` after a look, and before a wait if the worker has looked since the
+    /// last, if it looks from memory; no look where the memory says that there is nothing. Then at most 8 attempts, each with an `epoll_ctl` if it was in vain. A wait with a new deadline sets the timer first; one that is interrupted, or meets
     /// an event that concerns nobody, is made again for the time that is left. No call at all if
     /// nothing is in flight and nothing is to be waited for.
     ///

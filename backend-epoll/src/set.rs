@@ -10,6 +10,8 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::aio::AioPoll;
+use crate::builder::Looks;
 use crate::descriptor;
 use crate::notifier::Notifier;
 use crate::setup::SetupError;
@@ -60,6 +62,17 @@ impl Source {
     }
 }
 
+/// What is known of events without a system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sight {
+    /// There may be some.
+    Events,
+    /// There are none.
+    Nothing,
+    /// Only a look can tell.
+    Blind,
+}
+
 /// The epoll descriptor, with the notifier and the timer in it from the start.
 #[derive(Debug)]
 pub(crate) struct Set {
@@ -67,6 +80,8 @@ pub(crate) struct Set {
     pub(crate) notifier: Arc<Notifier>,
     /// None where a sandbox refuses timers.
     timer: Option<Timer>,
+    /// None where there is nothing of the kind, or it is not wanted.
+    pub(crate) aio: Option<AioPoll>,
 }
 
 /// What ends every wait, asked for or not: an error, a hang-up, and the peer's half-close. The last
@@ -75,7 +90,7 @@ pub(crate) const UNASKED: EventFlags =
     EventFlags::ERR.union(EventFlags::HUP).union(EventFlags::RDHUP);
 
 impl Set {
-    pub(crate) fn new() -> Result<Self, SetupError> {
+    pub(crate) fn new(looks: Looks) -> Result<Self, SetupError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(SetupError::of("epoll_create1"))?;
         let notifier = Arc::new(Notifier::new()?);
         let edge = EventFlags::IN | EventFlags::ET;
@@ -90,16 +105,58 @@ impl Set {
             Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => None,
             Err(errno) => return Err(SetupError::of("timerfd_create")(errno)),
         };
-        let set = Self { epoll, notifier, timer };
+        let aio = match looks {
+            Looks::FromMemory => AioPoll::new(&epoll),
+            Looks::BySystemCall => None,
+        };
+        let set = Self { epoll, notifier, timer, aio };
         // A sandbox may allow the set and refuse the wait.
         set.look(&mut [MaybeUninit::uninit(); POLL_BATCH])
             .map_err(SetupError::of("epoll_pwait"))?;
         Ok(set)
     }
 
-    /// How a wait ends at its deadline.
+    /// How a wait ends at its deadline, and how it is known that there are events.
     pub(crate) fn detail(&self) -> &'static str {
-        if self.timer.is_some() { "epoll_pwait + timerfd" } else { "epoll_pwait + ppoll" }
+        match (&self.timer, self.looks()) {
+            (Some(_), Looks::FromMemory) => "epoll_pwait + timerfd + aio",
+            (Some(_), Looks::BySystemCall) => "epoll_pwait + timerfd",
+            (None, Looks::FromMemory) => "epoll_pwait + ppoll + aio",
+            (None, Looks::BySystemCall) => "epoll_pwait + ppoll",
+        }
+    }
+
+    pub(crate) fn looks(&self) -> Looks {
+        if self.aio.is_some() { Looks::FromMemory } else { Looks::BySystemCall }
+    }
+
+    /// What is known of events without a system call.
+    #[inline]
+    pub(crate) fn sight(&self) -> Sight {
+        match &self.aio {
+            Some(aio) if !aio.is_armed() => Sight::Blind,
+            Some(aio) if aio.has_fired() => Sight::Events,
+            Some(_) => Sight::Nothing,
+            None => Sight::Blind,
+        }
+    }
+
+    /// Before the events are taken: what the memory tells of them is taken in.
+    #[inline]
+    pub(crate) fn before_look(&mut self) {
+        if let Some(aio) = &mut self.aio
+            && aio.has_fired()
+        {
+            aio.take();
+        }
+    }
+
+    /// From now on the memory tells. One system call, unless it does already.
+    #[inline]
+    pub(crate) fn watch_from_memory(&mut self) {
+        if let Some(aio) = &mut self.aio {
+            aio.arm();
+        }
     }
 
     /// Whether the number is one of the set's own. Registering these anew would make the reactor

@@ -13,6 +13,7 @@ use common::*;
 use evenkeel::io::Interest::{Readable, Writable};
 use evenkeel::io::Operation;
 use evenkeel::{Completions, POLL_BATCH, Reactor, Readiness, Token, Wait};
+use evenkeel_epoll::Looks;
 
 #[test]
 fn an_event_is_reported_once() {
@@ -257,7 +258,7 @@ fn operations_that_end_at_once_do_not_keep_an_event_from_being_seen() {
 
 #[test]
 fn readiness_is_unknown_only_while_operations_are_in_flight() {
-    let mut reactor = reactor();
+    let mut reactor = without_memory();
     assert_eq!(reactor.readiness(), Readiness::Quiet);
     let event = event(0);
     watch(&mut reactor, 0, &event, Readable);
@@ -265,6 +266,48 @@ fn readiness_is_unknown_only_while_operations_are_in_flight() {
     signal(&event);
     assert_eq!(look(&mut reactor).len(), 1);
     assert_eq!(reactor.readiness(), Readiness::Quiet);
+}
+
+#[test]
+fn from_memory_it_is_known() {
+    let mut reactor = reactor();
+    if reactor.looks() == Looks::BySystemCall {
+        return;
+    }
+    let (event, other) = (event(0), event(0));
+    watch(&mut reactor, 0, &event, Readable);
+    for _ in 0..100 {
+        watch(&mut reactor, 1, &other, Readable);
+        assert_eq!(reactor.readiness(), Readiness::Quiet);
+        assert_eq!(look(&mut reactor), [], "it does not even look");
+        signal(&other);
+        // Within microseconds.
+        assert!((0..10_000_000).any(|_| reactor.readiness() == Readiness::Ready));
+        assert_eq!(look(&mut reactor), [(1, POLLIN)]);
+        rustix::io::read(&other, &mut [0; 8]).expect("it was raised");
+    }
+    assert_eq!(reactor.readiness(), Readiness::Quiet);
+}
+
+#[test]
+fn a_worker_that_only_waits_pays_nothing_for_it() {
+    let mut reactor = reactor();
+    let event = event(1);
+    // The first wait can't know what the worker will do after it.
+    for _ in 0..3 {
+        watch(&mut reactor, 0, &event, Readable);
+        assert_eq!(poll(&mut reactor, Wait::Forever), [(0, POLLIN)]);
+    }
+    watch(&mut reactor, 0, &event, Readable);
+    assert_eq!(reactor.readiness(), Readiness::Unknown);
+    assert_eq!(poll(&mut reactor, Wait::Forever), [(0, POLLIN)]);
+    // Who looks has it again.
+    watch(&mut reactor, 0, &event, Readable);
+    assert_eq!(look(&mut reactor), [(0, POLLIN)]);
+    if reactor.looks() == Looks::FromMemory {
+        watch(&mut reactor, 0, &event, Readable);
+        assert!((0..10_000_000).any(|_| reactor.readiness() == Readiness::Ready));
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use common::*;
 use evenkeel::io::Interest::Readable;
 use evenkeel::io::{Operation, SyncExtent};
 use evenkeel::{Reactor, Readiness, Wait};
-use evenkeel_epoll::EpollReactor;
+use evenkeel_epoll::{EpollReactor, Looks};
 use rustix::time::{ClockId, clock_gettime};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -27,6 +27,8 @@ mod number {
     pub(crate) const TIMERFD_CREATE: i64 = 283;
     pub(crate) const TIMERFD_SETTIME: i64 = 286;
     pub(crate) const CLONE: i64 = 56;
+    pub(crate) const IO_SETUP: i64 = 206;
+    pub(crate) const IO_SUBMIT: i64 = 209;
 }
 #[cfg(target_arch = "aarch64")]
 mod number {
@@ -35,12 +37,16 @@ mod number {
     pub(crate) const TIMERFD_CREATE: i64 = 85;
     pub(crate) const TIMERFD_SETTIME: i64 = 86;
     pub(crate) const CLONE: i64 = 220;
+    pub(crate) const IO_SETUP: i64 = 0;
+    pub(crate) const IO_SUBMIT: i64 = 2;
 }
 const EPOLL_PWAIT2: i64 = 441;
 const CLONE3: i64 = 435;
 const EPOLL_CTL_ADD: u64 = 1;
 const ENOSYS: u32 = 38;
 const EPERM: u32 = 1;
+const EAGAIN: u32 = 11;
+const EINVAL: u32 = 22;
 const ENOSPC: u32 = 28;
 
 /// From now on the kernel refuses these calls to this thread. An empty list of rules means always.
@@ -91,12 +97,63 @@ fn waits_are_exact_and_asleep(reactor: &mut EpollReactor) {
     });
 }
 
+/// How it waits, whatever it is that tells of events.
+fn waits_by(reactor: &EpollReactor) -> &'static str {
+    reactor.detail().trim_end_matches(" + aio")
+}
+
+#[test]
+fn without_asynchronous_io_only_a_look_can_tell() {
+    for (call, errno) in [
+        (number::IO_SETUP, EPERM),
+        (number::IO_SETUP, ENOSYS),
+        (number::IO_SETUP, EAGAIN),
+        (number::IO_SUBMIT, EINVAL),
+        (number::IO_SUBMIT, EPERM),
+    ] {
+        in_a_child("without_asynchronous_io_only_a_look_can_tell", || {
+            refuse(&[(call, vec![])], errno);
+            let mut reactor = reactor();
+            assert_eq!(reactor.looks(), Looks::BySystemCall);
+            assert_eq!(reactor.detail(), "epoll_pwait + timerfd");
+            waits_are_exact_and_asleep(&mut reactor);
+            let event = event(0);
+            watch(&mut reactor, 1, &event, Readable);
+            assert_eq!(reactor.readiness(), Readiness::Unknown);
+            signal(&event);
+            assert_eq!(poll(&mut reactor, Wait::Never), [(1, POLLIN)]);
+        });
+    }
+}
+
+#[test]
+fn a_sandbox_that_closes_later_takes_the_memory_away() {
+    in_a_child("a_sandbox_that_closes_later_takes_the_memory_away", || {
+        let mut reactor = reactor();
+        if reactor.looks() == Looks::BySystemCall {
+            return;
+        }
+        refuse(&[(number::IO_SUBMIT, vec![])], EPERM);
+        let event = event(0);
+        // The poll is armed still, and tells once.
+        for known in [true, false, false] {
+            watch(&mut reactor, 1, &event, Readable);
+            let readiness = if known { Readiness::Quiet } else { Readiness::Unknown };
+            assert_eq!(reactor.readiness(), readiness);
+            signal(&event);
+            assert_eq!(poll(&mut reactor, Wait::Never), [(1, POLLIN)]);
+            rustix::io::read(&event, &mut [0; 8]).expect("it was raised");
+        }
+        waits_are_exact_and_asleep(&mut reactor);
+    });
+}
+
 #[test]
 fn without_epoll_pwait2_waits_are_exact() {
     in_a_child("without_epoll_pwait2_waits_are_exact", || {
         refuse(&[(EPOLL_PWAIT2, vec![])], EPERM);
         let mut reactor = reactor();
-        assert_eq!(reactor.detail(), "epoll_pwait + timerfd");
+        assert_eq!(waits_by(&reactor), "epoll_pwait + timerfd");
         waits_are_exact_and_asleep(&mut reactor);
     });
 }
@@ -106,7 +163,7 @@ fn without_timers_waits_are_exact() {
     in_a_child("without_timers_waits_are_exact", || {
         refuse(&[(EPOLL_PWAIT2, vec![]), (number::TIMERFD_CREATE, vec![])], ENOSYS);
         let mut reactor = reactor();
-        assert_eq!(reactor.detail(), "epoll_pwait + ppoll");
+        assert_eq!(waits_by(&reactor), "epoll_pwait + ppoll");
         waits_are_exact_and_asleep(&mut reactor);
     });
 }
@@ -115,7 +172,7 @@ fn without_timers_waits_are_exact() {
 fn a_sandbox_that_refuses_to_set_timers_is_found_out_at_setup() {
     in_a_child("a_sandbox_that_refuses_to_set_timers_is_found_out_at_setup", || {
         refuse(&[(number::TIMERFD_SETTIME, vec![])], EPERM);
-        assert_eq!(reactor().detail(), "epoll_pwait + ppoll");
+        assert_eq!(waits_by(&reactor()), "epoll_pwait + ppoll");
     });
 }
 
@@ -123,10 +180,10 @@ fn a_sandbox_that_refuses_to_set_timers_is_found_out_at_setup() {
 fn a_sandbox_that_closes_later_takes_the_timer_away() {
     in_a_child("a_sandbox_that_closes_later_takes_the_timer_away", || {
         let mut reactor = reactor();
-        assert_eq!(reactor.detail(), "epoll_pwait + timerfd");
+        assert_eq!(waits_by(&reactor), "epoll_pwait + timerfd");
         refuse(&[(number::TIMERFD_SETTIME, vec![])], EPERM);
         waits_are_exact_and_asleep(&mut reactor);
-        assert_eq!(reactor.detail(), "epoll_pwait + ppoll");
+        assert_eq!(waits_by(&reactor), "epoll_pwait + ppoll");
     });
 }
 
@@ -143,7 +200,7 @@ fn without_epoll_the_error_says_who_refused_it() {
 #[test]
 fn an_operation_for_which_the_kernel_has_no_room_comes_back() {
     in_a_child("an_operation_for_which_the_kernel_has_no_room_comes_back", || {
-        let mut reactor = reactor();
+        let mut reactor = without_memory();
         let known = event(0);
         watch(&mut reactor, 0, &known, Readable);
         let add =

@@ -97,7 +97,7 @@ fn what_is_there_is_received_at_once() {
 
 #[test]
 fn what_comes_later_is_received_then() {
-    let mut reactor = reactor();
+    let mut reactor = without_memory();
     for nonblocking in [false, true] {
         let (ours, mut theirs) = pair();
         ours.set_nonblocking(nonblocking).expect("it is a socket");
@@ -761,7 +761,7 @@ fn a_file_at_the_number_of_a_socket_is_no_socket() {
 
 #[test]
 fn after_an_attempt_in_vain_seven_are_armed_without_one() {
-    let mut reactor = reactor();
+    let mut reactor = without_memory();
     let (ours, mut theirs) = pair();
     let mut byte = [0; 1];
     start(&mut reactor, 1, receive(&ours, &mut byte));

@@ -131,8 +131,15 @@ fn readiness_from_memory_polls_nothing_dry() {
         let report = json(&run(&["--smoke", "--json", "--backend", "uring"]));
         assert_eq!((&report["dry_polls"], &report["poll_share"]), (&0.into(), &0.0.into()));
     }
+    // A wake that comes while the worker runs, or a timer of a wait that ended early, is an event too
+    // and concerns nobody: once in a trial, say, not at each look.
     let report = json(&run(&["--smoke", "--json", "--backend", "epoll"]));
-    assert!(report["dry_polls"].as_u64().unwrap() > 0);
+    let (dry, yields) = (&report["dry_polls"], &report["yields"]);
+    if report["backend_detail"].as_str().unwrap().contains("aio") {
+        assert!(dry.as_u64().unwrap() <= 9, "{dry} dry polls");
+    } else {
+        assert!(dry.as_u64().unwrap() > 9, "{dry} dry polls of {yields} yields");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use evenkeel::io::IoReactor;
 use evenkeel::testing::VirtualClock;
 use evenkeel::testing::conformance::io::{Broken, World, check, rule_names};
 use evenkeel::testing::io::{Faults, SimIo, SimIoReactor};
-use evenkeel_epoll::EpollReactor;
+use evenkeel_epoll::{EpollReactor, Looks};
 use evenkeel_tests::seeds;
 use evenkeel_uring::{Mode, UringReactor};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -202,6 +202,11 @@ fn epoll_keeps_the_rules() {
 }
 
 #[test]
+fn epoll_by_system_calls_keeps_the_rules() {
+    real(|| Ok(EpollReactor::builder().at_most(Looks::BySystemCall).build()?));
+}
+
+#[test]
 fn the_rules_have_names() {
     let names: Vec<_> = rule_names::<Simulated>().collect();
     assert!(names.len() >= 19);
@@ -319,7 +324,7 @@ mod faulty {
                     Fault::LosesACompletion if now_and_then(40) => continue,
                     Fault::SaysOneLess if moved && is_transfer && now_and_then(10) => result -= 1,
                     Fault::SaysCancelled if moved && is_transfer && now_and_then(10) => {
-                        result = -125
+                        result = -125;
                     }
                     Fault::AnotherError if result == -32 => result = -5,
                     Fault::NoEnd if result == 0 && is_transfer => result = -104,
@@ -331,7 +336,7 @@ mod faulty {
                         result = -103;
                     }
                     Fault::IgnoresShutdown if self.shutdowns.contains(&token) => {
-                        result = result.min(0)
+                        result = result.min(0);
                     }
                     _ => {}
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel::io::{Interest, Operation};
 use evenkeel::{Clock, Completions, Instant, MonotonicClock, Reactor, Submitted, Token, Wait};
-use evenkeel_epoll::EpollReactor;
+use evenkeel_epoll::{EpollReactor, Looks};
 use rustix::event::{EventfdFlags, eventfd};
 
 pub(crate) const POLLIN: i32 = 1;
@@ -19,6 +19,11 @@ pub(crate) const ECANCELED: i32 = 125;
 
 pub(crate) fn reactor() -> EpollReactor {
     EpollReactor::new().expect("epoll is there")
+}
+
+/// One that knows of events by a look alone.
+pub(crate) fn without_memory() -> EpollReactor {
+    EpollReactor::builder().at_most(Looks::BySystemCall).build().expect("epoll is there")
 }
 
 pub(crate) fn token(index: u32) -> Token {

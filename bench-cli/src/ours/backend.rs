@@ -5,7 +5,7 @@ use std::io;
 
 use evenkeel::Reactor;
 use evenkeel::io::Operation;
-use evenkeel_epoll::EpollReactor;
+use evenkeel_epoll::{EpollReactor, Looks};
 use evenkeel_uring::UringReactor;
 
 use crate::{Description, Readiness, SubjectError};
@@ -64,7 +64,10 @@ impl Backend for Epoll {
         Description {
             backend: reactor.name().into(),
             detail: reactor.detail().to_string(),
-            readiness: Readiness::Unknown { poll_share: POLL_SHARE },
+            readiness: match reactor.looks() {
+                Looks::FromMemory => Readiness::Known,
+                Looks::BySystemCall => Readiness::Unknown { poll_share: POLL_SHARE },
+            },
         }
     }
 }
