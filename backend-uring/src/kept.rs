@@ -12,7 +12,7 @@
 
 use std::mem;
 use std::net::Shutdown;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use evenkeel::Token;
 use evenkeel::io::{
@@ -21,7 +21,8 @@ use evenkeel::io::{
 use io_uring::{opcode, squeue, types};
 use rustix::io::Errno;
 
-use crate::ring::Sqe;
+use crate::flow::{Flow, Item, Source, State, Turn};
+use crate::ring::{Event, Sqe};
 
 /// `MSG_DONTWAIT` and `MSG_NOSIGNAL`, `SOCK_CLOEXEC` of Linux, the same everywhere.
 const MSG_DONTWAIT: i32 = 0x40;
@@ -114,21 +115,22 @@ enum Call {
     },
 }
 
-/// Where the items of a flow come from.
-enum Source {
-    Listener(RawFd),
-    Socket(RawFd, BufferPool),
-}
-
 enum Work {
     Call {
         call: Call,
         stage: Stage,
         will: Will,
     },
-    Flow(Source),
-    /// A flow that was cancelled: its end is told by a request of nothing.
-    Over,
+    Flow(Flow),
+    /// A flow that was cancelled while the kernel had its request, which ends by that.
+    Closing(Source),
+    /// One that waits for a flow's next item.
+    Taker {
+        flow: Token,
+        place: Place<Option<u16>>,
+    },
+    /// It has this result, which is told by a request of nothing.
+    Over(i32),
 }
 
 /// A place for one operation at a time. It never moves.
@@ -155,15 +157,30 @@ pub(crate) struct NotKept(pub(crate) Operation, pub(crate) Errno);
 pub(crate) enum Taken {
     /// Its [request](Kept::request) is to be queued.
     ToBeAsked,
-    /// It is a flow: its items are asked for.
-    Flow,
+    /// The request of this flow, for an item of which it waits, is to be queued.
+    Flow(Token),
+    /// There is nothing to be queued: it is a flow, or waits for an item of one.
+    Nothing,
 }
 
 /// What is to be done after an event.
-pub(crate) enum After {
-    /// It is none of these: the event is the operation's end.
-    NotKept,
-    /// The operation, or a poll, is to be asked for: [`Kept::request`] has it.
+#[derive(Default)]
+pub(crate) struct After {
+    /// This operation has ended, with this result.
+    pub(crate) ended: Option<(Token, i32)>,
+    /// Of this one there is a [request](Kept::request) to be queued.
+    pub(crate) ask: Option<Token>,
+    /// The request of this one is to be cancelled.
+    pub(crate) cancel: Option<Token>,
+    /// A buffer of this group was filled.
+    pub(crate) filled: Option<(u16, u16)>,
+    /// A flow of this group has ended.
+    pub(crate) closed: Option<u16>,
+}
+
+/// What becomes of a call.
+enum Then {
+    /// It, or a poll, is to be asked for.
     Ask,
     /// It has ended with this result.
     Ended(i32),
@@ -174,13 +191,14 @@ pub(crate) enum After {
 pub(crate) enum Met {
     /// Nothing that is kept here.
     NotKept,
-    /// A flow: its [request](Kept::request) is to be queued.
-    Flow,
+    /// One that the kernel has no request of: its [request](Kept::request) is to be queued. If it is
+    /// a flow, this is its group.
+    Here(Option<u16>),
     /// An operation whose request is the one with this number in the order of the queue.
     Asked(u64),
     /// An operation that waits.
     Waits,
-    /// A flow that was cancelled before.
+    /// It was cancelled before, or has its end.
     Over,
 }
 
@@ -190,28 +208,58 @@ impl Kept {
         self.calls
     }
 
-    /// Takes one in that is to be asked for. A flow has nothing to be asked for.
-    pub(crate) fn keep(&mut self, token: Token, operation: Operation) -> Result<Taken, NotKept> {
-        let work = match operation {
-            Operation::AcceptMany { fd } => Work::Flow(Source::Listener(fd)),
-            Operation::ReceiveMany { fd, pool } => Work::Flow(Source::Socket(fd, pool)),
-            Operation::Next { flow, buffer } => match self.source(flow) {
-                Some(&Source::Listener(fd)) => {
-                    let call = Call::Operation(Operation::Accept { fd });
-                    Work::Call { call, stage: Stage::Asked(0), will: Will::Done }
-                }
-                Some(Source::Socket(fd, pool)) => {
-                    let (fd, pool) = (*fd, pool.clone());
-                    let call = Call::Piece { fd, pool, place: buffer, lent: None };
-                    Work::Call { call, stage: Stage::Waits, will: Will::Done }
-                }
-                None => return Err(NotKept(Operation::Next { flow, buffer }, Errno::BADF)),
-            },
-            operation => {
-                let call = Call::Operation(operation);
-                Work::Call { call, stage: Stage::Asked(0), will: Will::Done }
+    /// Takes one in. A flow of pieces has the number of its pool's group, if there is one.
+    pub(crate) fn keep(
+        &mut self,
+        token: Token,
+        operation: Operation,
+        group: Option<u16>,
+    ) -> Result<Taken, NotKept> {
+        let call = |call, stage| Work::Call { call, stage, will: Will::Done };
+        let (work, becomes) = match operation {
+            Operation::AcceptMany { fd } => {
+                (Work::Flow(Flow::new(Source::Listener(fd))), Taken::Nothing)
             }
+            Operation::ReceiveMany { fd, pool } => {
+                (Work::Flow(Flow::new(Source::Socket(fd, pool, group))), Taken::Nothing)
+            }
+            Operation::Next { flow, buffer: mut place } => {
+                let Some(Work::Flow(of)) = self.find(flow).and_then(|entry| entry.work.as_mut())
+                else {
+                    let operation = Operation::Next { flow, buffer: place };
+                    return Err(NotKept(operation, Errno::BADF));
+                };
+                if let Some(item) = of.items.pop_front() {
+                    place.put(item.buffer);
+                    (Work::Over(item.result), Taken::ToBeAsked)
+                } else if of.state == State::Single {
+                    let (single, stage) = single(&of.source, place);
+                    (call(single, stage), Taken::ToBeAsked)
+                } else {
+                    of.takers.push_back(token);
+                    let becomes =
+                        if of.wants_request() { Taken::Flow(flow) } else { Taken::Nothing };
+                    (Work::Taker { flow, place }, becomes)
+                }
+            }
+            operation => (call(Call::Operation(operation), Stage::Asked(0)), Taken::ToBeAsked),
         };
+        self.calls += usize::from(matches!(work, Work::Call { .. }));
+        self.vacant(token).work = Some(work);
+        Ok(becomes)
+    }
+
+    /// The group of the flow that an operation takes from, if it has one: it is stocked before.
+    pub(crate) fn group_of(&mut self, operation: &Operation) -> Option<u16> {
+        let Operation::Next { flow, .. } = operation else { return None };
+        match &self.find(*flow)?.work {
+            Some(Work::Flow(flow)) => flow.source.group(),
+            _ => None,
+        }
+    }
+
+    /// The place for a token's operation.
+    fn vacant(&mut self, token: Token) -> &mut Entry {
         let index = token.index();
         if index >= self.entries.len() {
             self.entries.resize_with(index + 1, || None);
@@ -220,19 +268,12 @@ impl Kept {
             .get_or_insert_with(|| Box::new(Entry { token, work: None, message: Message::new() }));
         assert!(entry.work.is_none(), "a token has one operation at a time");
         entry.token = token;
-        let becomes = match work {
-            Work::Call { .. } => {
-                self.calls += 1;
-                Taken::ToBeAsked
-            }
-            Work::Flow(_) | Work::Over => Taken::Flow,
-        };
-        entry.work = Some(work);
-        Ok(becomes)
+        entry
     }
 
     /// The request of an operation, to be queued as the one with this number.
     pub(crate) fn request(&mut self, token: Token, number: u64) -> Sqe {
+        let mut asks = 0;
         let Entry { work, message, .. } = self.find(token).expect("it is kept");
         let entry = match work {
             Some(Work::Call { stage, will: Will::Cancelled, .. }) => {
@@ -245,39 +286,124 @@ impl Kept {
                 *asked = number;
                 ask(call, message)
             }
-            Some(Work::Over) => opcode::Nop::new().build(),
-            Some(Work::Flow(_)) | None => unreachable!("there is nothing to ask for"),
+            Some(Work::Over(_)) => opcode::Nop::new().build(),
+            Some(Work::Flow(flow)) => {
+                flow.state = State::Asked(number);
+                asks += 1;
+                many(&flow.source)
+            }
+            // It was cancelled while it waited for room.
+            Some(Work::Closing(_)) => {
+                asks += 1;
+                opcode::Nop::new().build()
+            }
+            Some(Work::Taker { .. }) | None => unreachable!("there is nothing to ask for"),
         };
+        self.calls += asks;
         // SAFETY: what the entry refers to is lent by the operation until its completion is
         // reported, or is the message, which stays in its box until then, or for ever.
         unsafe { Sqe::new(entry.user_data(token.as_u64())) }
     }
 
-    /// An event of this token, with its result.
-    pub(crate) fn event(&mut self, token: Token, result: i32) -> After {
-        let Some(entry) = self.find(token) else { return After::NotKept };
-        let (call, stage, will) = match &mut entry.work {
-            Some(Work::Call { call, stage, will }) => (call, stage, will),
-            Some(Work::Over) => {
+    /// An event.
+    pub(crate) fn event(&mut self, event: &Event) -> After {
+        let (token, result) = (Token::from_u64(event.number), event.result);
+        let ends = |result| After { ended: Some((token, result)), ..After::default() };
+        let Some(entry) = self.find(token) else { return ends(result) };
+        match &mut entry.work {
+            Some(Work::Call { call, stage, will }) => {
+                let then = match *stage {
+                    Stage::Asked(_) => after_call(call, stage, result),
+                    Stage::Waits => after_wait(call, stage, result),
+                    Stage::Dropped => Then::Ended(failure(Errno::CANCELED)),
+                };
+                let result = match then {
+                    Then::Ended(result) => result,
+                    Then::Ask if *will == Will::Cancelled => failure(Errno::CANCELED),
+                    Then::Ask => return After { ask: Some(token), ..After::default() },
+                };
+                call.finish(&entry.message, result);
                 entry.work = None;
-                return After::Ended(failure(Errno::CANCELED));
+                self.calls -= 1;
+                ends(result)
             }
-            Some(Work::Flow(_)) | None => return After::NotKept,
+            Some(Work::Over(result)) => {
+                let result = *result;
+                entry.work = None;
+                ends(result)
+            }
+            Some(Work::Flow(_)) => self.flow_event(token, event),
+            Some(Work::Closing(source)) => {
+                let group = source.group();
+                source.dispose(Item { result, buffer: event.buffer });
+                let filled = event.buffer.and_then(|buffer| Some((group?, buffer)));
+                if event.more {
+                    return After { filled, ..After::default() };
+                }
+                entry.work = None;
+                self.calls -= 1;
+                After { filled, closed: group, ..ends(failure(Errno::CANCELED)) }
+            }
+            Some(Work::Taker { .. }) | None => ends(result),
+        }
+    }
+
+    /// The kernel has an item of a flow, or the flow's request has ended.
+    fn flow_event(&mut self, token: Token, event: &Event) -> After {
+        let Event { result, buffer, more, .. } = *event;
+        self.calls -= usize::from(!more);
+        let Some(Entry { work: Some(Work::Flow(flow)), .. }) = self.find(token) else {
+            unreachable!("it is one")
         };
-        let after = match *stage {
-            Stage::Asked(_) => after_call(call, stage, result),
-            Stage::Waits => after_wait(call, stage, result),
-            Stage::Dropped => After::Ended(failure(Errno::CANCELED)),
+        let group = flow.source.group();
+        let filled = buffer.and_then(|buffer| Some((group?, buffer)));
+        let mut after = After { filled, ..After::default() };
+        let held_back = matches!(flow.state, State::HeldBack(_));
+        let unknown = result == failure(Errno::INVAL) && !more;
+        if !more {
+            flow.state = if unknown { State::Single } else { State::Idle };
+        }
+        let mut served = None;
+        if unknown {
+            // Asked for by itself, the item says whether it was that.
+            let taker = flow.takers.pop_front();
+            if let Some(taker) = taker {
+                self.ask_singly(token, taker);
+                after.ask = Some(taker);
+            }
+            return after;
+        }
+        if !(held_back && result == failure(Errno::CANCELED)) {
+            match flow.came(Item { result, buffer }) {
+                Turn::Taken(taker, item) => served = Some((taker, item)),
+                Turn::Kept => {}
+                Turn::HeldBack => after.cancel = Some(token),
+            }
+        }
+        if flow.wants_request() {
+            after.ask = Some(token);
+        }
+        if let Some((taker, item)) = served {
+            let entry = self.find(taker).expect("who waits is kept");
+            if let Some(Work::Taker { place, .. }) = &mut entry.work {
+                place.put(item.buffer);
+            }
+            entry.work = None;
+            after.ended = Some((taker, item.result));
+        }
+        after
+    }
+
+    /// One that waits for an item asks for it by itself.
+    fn ask_singly(&mut self, flow: Token, taker: Token) {
+        let waits = self.find(taker).and_then(|entry| entry.work.take());
+        let Some(Work::Taker { place, .. }) = waits else { unreachable!("it waits for an item") };
+        let Some(Entry { work: Some(Work::Flow(of)), .. }) = self.find(flow) else {
+            unreachable!("it is a flow")
         };
-        let ended = match after {
-            After::Ask if *will == Will::Cancelled => failure(Errno::CANCELED),
-            After::Ended(result) => result,
-            After::Ask | After::NotKept => return after,
-        };
-        call.finish(&entry.message, ended);
-        entry.work = None;
-        self.calls -= 1;
-        After::Ended(ended)
+        let (call, stage) = single(&of.source, place);
+        self.vacant(taker).work = Some(Work::Call { call, stage, will: Will::Done });
+        self.calls += 1;
     }
 
     /// Asks for the end of an operation.
@@ -291,19 +417,51 @@ impl Kept {
                     Stage::Waits | Stage::Dropped => Met::Waits,
                 }
             }
-            Some(work @ Work::Flow(_)) => {
-                *work = Work::Over;
-                Met::Flow
+            Some(Work::Taker { flow, .. }) => {
+                let flow = *flow;
+                entry.work = Some(Work::Over(failure(Errno::CANCELED)));
+                if let Some(Entry { work: Some(Work::Flow(flow)), .. }) = self.find(flow) {
+                    flow.takers.retain(|&taker| taker != token);
+                }
+                Met::Here(None)
             }
-            Some(Work::Over) => Met::Over,
+            Some(Work::Flow(_)) => self.cancel_flow(token),
+            Some(Work::Over(_) | Work::Closing(_)) => Met::Over,
             None => Met::NotKept,
+        }
+    }
+
+    fn cancel_flow(&mut self, token: Token) -> Met {
+        let entry = self.find(token).expect("it was found");
+        let Some(Work::Flow(flow)) = entry.work.take() else { unreachable!("it is one") };
+        let Flow { source, state, items, .. } = flow;
+        for item in items {
+            source.dispose(item);
+        }
+        match state {
+            State::Asked(number) | State::HeldBack(number) => {
+                entry.work = Some(Work::Closing(source));
+                Met::Asked(number)
+            }
+            State::Idle | State::Single => {
+                entry.work = Some(Work::Over(failure(Errno::CANCELED)));
+                Met::Here(source.group())
+            }
+        }
+    }
+
+    /// Who waits for an item of a flow, oldest first: to be cancelled before the flow is.
+    pub(crate) fn taker_of(&mut self, flow: Token) -> Option<Token> {
+        match &self.find(flow)?.work {
+            Some(Work::Flow(flow)) => flow.takers.front().copied(),
+            _ => None,
         }
     }
 
     /// Those that the kernel has, or is to get.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> {
         self.entries.iter().flatten().filter_map(|entry| {
-            matches!(entry.work, Some(Work::Call { .. })).then_some(entry.token)
+            matches!(entry.work, Some(Work::Call { .. } | Work::Flow(_))).then_some(entry.token)
         })
     }
 
@@ -311,42 +469,84 @@ impl Kept {
         let entry = self.entries.get_mut(token.index())?.as_deref_mut()?;
         (entry.token == token && entry.work.is_some()).then_some(entry)
     }
+}
 
-    fn source(&self, flow: Token) -> Option<&Source> {
-        let entry = self.entries.get(flow.index())?.as_deref()?;
-        match &entry.work {
-            Some(Work::Flow(source)) if entry.token == flow => Some(source),
-            _ => None,
+impl Source {
+    fn group(&self) -> Option<u16> {
+        match self {
+            Self::Socket(_, _, group) => *group,
+            Self::Listener(_) => None,
+        }
+    }
+
+    /// What nobody takes is closed, or goes back to its pool.
+    fn dispose(&self, item: Item) {
+        match self {
+            Self::Listener(_) if item.result >= 0 => {
+                // SAFETY: the kernel has opened it for nobody but this.
+                drop(unsafe { OwnedFd::from_raw_fd(item.result) });
+            }
+            Self::Socket(_, pool, _) => {
+                if let Some(buffer) = item.buffer {
+                    // SAFETY: the kernel has filled it, and nobody has taken it.
+                    unsafe { pool.give_back(buffer) };
+                }
+            }
+            Self::Listener(_) => {}
+        }
+    }
+}
+
+/// One item, asked for by itself.
+fn single(source: &Source, place: Place<Option<u16>>) -> (Call, Stage) {
+    match source {
+        Source::Listener(fd) => (Call::Operation(Operation::Accept { fd: *fd }), Stage::Asked(0)),
+        Source::Socket(fd, pool, _) => {
+            let (fd, pool) = (*fd, pool.clone());
+            (Call::Piece { fd, pool, place, lent: None }, Stage::Waits)
+        }
+    }
+}
+
+/// The request of all items.
+fn many(source: &Source) -> squeue::Entry {
+    match source {
+        Source::Listener(fd) => {
+            opcode::AcceptMulti::new(types::Fd(*fd)).flags(SOCK_CLOEXEC).build()
+        }
+        Source::Socket(fd, _, group) => {
+            let group = group.expect("without a group items are asked for singly");
+            opcode::RecvMulti::new(types::Fd(*fd), group).build()
         }
     }
 }
 
 /// The call itself has ended, or has to be made again.
-fn after_call(call: &mut Call, stage: &mut Stage, result: i32) -> After {
+fn after_call(call: &mut Call, stage: &mut Stage, result: i32) -> Then {
     if result == failure(Errno::AGAIN) {
         *stage = Stage::Waits;
         call.give_back();
-        After::Ask
+        Then::Ask
     } else if result == failure(Errno::INTR) {
-        After::Ask
+        Then::Ask
     } else {
-        After::Ended(result)
+        Then::Ended(result)
     }
 }
 
 /// The descriptor is ready, or never will be.
-fn after_wait(call: &mut Call, stage: &mut Stage, result: i32) -> After {
+fn after_wait(call: &mut Call, stage: &mut Stage, result: i32) -> Then {
     if result < 0 {
-        return After::Ended(result);
+        return Then::Ended(result);
     }
     if let Call::Piece { pool, lent, .. } = call {
         *lent = pool.take();
         if lent.is_none() {
-            return After::Ended(failure(Errno::NOBUFS));
+            return Then::Ended(failure(Errno::NOBUFS));
         }
     }
     *stage = Stage::Asked(0);
-    After::Ask
+    Then::Ask
 }
 
 pub(crate) fn failure(errno: Errno) -> i32 {

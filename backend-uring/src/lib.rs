@@ -39,20 +39,27 @@
 //! ```text
 //! builder    sizes, the best mode to try                Builder
 //! reactor    the trait: submit, cancel, poll            UringReactor
-//! setup      the ladder of modes     notifier  the eventfd        Mode
-//! error      why there is none       ring      shared memory      SetupError, Refusal
+//! kept       operations, until they have ended
+//! flow       one request, many items  buffers   for the kernel to take
+//! setup      the ladder of modes      notifier  the eventfd        Mode
+//! error      why there is none        ring      shared memory      SetupError, Refusal
 //! ```
-//! Each line imports only lines below it. All unsafe code is in `ring`.
+//! Each line imports only lines below it. All unsafe code is in `ring`, `kept` and `buffers`.
 //!
 //! # System calls
 //! `poll` makes one `io_uring_enter`, or none when what it is to report lies in memory already and
 //! nothing is queued. `submit` and `cancel` make none, except when the submission queue is full:
 //! then one `io_uring_enter` that does not wait. The first of these calls enables the ring and so
-//! binds it to its thread. A wake is one `write`. `readiness` makes none.
+//! binds it to its thread. A wake is one `write`. `readiness` makes none. The first flow of a pool makes
+//! one `io_uring_register`, and so does the end of the last. A `cancel` of what is queued still is one
+//! `io_uring_enter`.
 
+#[allow(unsafe_code)]
+mod buffers;
 mod builder;
 mod doubt;
 mod error;
+mod flow;
 #[allow(unsafe_code)]
 mod kept;
 mod notifier;

@@ -16,8 +16,9 @@ use io_uring::IoUring;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
+use crate::buffers::Groups;
 use crate::doubt::{Doubt, Flag};
-use crate::kept::{After, Kept, Met, NotKept, Taken};
+use crate::kept::{Kept, Met, NotKept, Taken};
 use crate::notifier::Notifier;
 use crate::ring::{Event, Posts, Request, Ring};
 use crate::setup::{Mode, Rung};
@@ -85,6 +86,7 @@ pub struct UringReactor {
     doubt: Doubt,
     /// The operations that lend memory, or may have to be tried again.
     kept: Kept,
+    groups: Groups,
     /// Those of them that are to be asked for again and found no room. Not empty only while the
     /// submission queue is full.
     again: VecDeque<Token>,
@@ -171,6 +173,7 @@ impl UringReactor {
             wakes: Wakes::Answered,
             doubt: Doubt::default(),
             kept: Kept::default(),
+            groups: Groups::default(),
             again: VecDeque::with_capacity(ring.capacity()),
             pushed: 0,
             armed: 0,
@@ -372,23 +375,40 @@ impl UringReactor {
                     reaped.woken = true;
                     outcome = self.woken(&event);
                 }
-                token => {
-                    let token = Token::from_u64(token);
-                    let result = match self.kept.event(token, event.result) {
-                        After::Ask => {
-                            self.ask_again(token);
-                            continue;
-                        }
-                        After::NotKept => event.result,
-                        After::Ended(result) => result,
-                    };
-                    found.push(Completion { token, result });
-                    reaped.reported += 1;
-                }
+                _ => reaped.reported += self.ended(&event, found),
             }
         }
         self.ring.refresh();
         outcome.map(|()| reaped)
+    }
+
+    /// An event of an operation. How many ended by it.
+    fn ended(&mut self, event: &Event, found: &mut Completions) -> usize {
+        let after = self.kept.event(event);
+        if let Some((group, buffer)) = after.filled {
+            self.groups.filled(group, buffer);
+        }
+        if let Some(group) = after.closed {
+            self.groups.close(&self.ring, group);
+        }
+        if let Some(token) = after.ask {
+            self.ask_again(token);
+        }
+        if let Some(token) = after.cancel {
+            self.ask_for_end(token);
+        }
+        let Some((token, result)) = after.ended else { return 0 };
+        found.push(Completion { token, result });
+        1
+    }
+
+    /// Queues a cancel, as soon as there is room.
+    fn ask_for_end(&mut self, token: Token) {
+        if self.has_room() {
+            self.push(Request::Cancel { target: token.as_u64() }, CANCEL, Queued::Own);
+        } else if !self.cancels.contains(&token) {
+            self.cancels.push_back(token);
+        }
     }
 
     /// The watch on the notifier tells something. When it has ended it goes up again before the
@@ -499,12 +519,23 @@ impl Reactor for UringReactor {
             self.push(request, token.as_u64(), Queued::Operation);
             return Ok(Submitted::Queued);
         }
-        match self.kept.keep(token, operation) {
+        let mut group = self.kept.group_of(&operation);
+        if let Some(group) = group {
+            self.groups.stock(group);
+        }
+        if let Operation::ReceiveMany { pool, .. } = &operation {
+            group = self.groups.open(&self.ring, pool).ok();
+        }
+        match self.kept.keep(token, operation, group) {
             Ok(Taken::ToBeAsked) => {
                 self.push_kept(token, Queued::Operation);
                 Ok(Submitted::Queued)
             }
-            Ok(Taken::Flow) => Ok(Submitted::Armed),
+            Ok(Taken::Flow(flow)) => {
+                self.push_kept(flow, Queued::Own);
+                Ok(Submitted::Armed)
+            }
+            Ok(Taken::Nothing) => Ok(Submitted::Armed),
             Err(NotKept(operation, errno)) => Err(Refused { operation, error: errno.into() }),
         }
     }
@@ -516,8 +547,17 @@ impl Reactor for UringReactor {
     /// the kernel has taken holds on to its file, and the number of the descriptor is not needed any
     /// more.
     fn cancel(&mut self, token: Token) {
+        while let Some(taker) = self.kept.taker_of(token) {
+            self.kept.cancel(taker);
+            self.ask_again(taker);
+        }
         match self.kept.cancel(token) {
-            Met::Flow => return self.ask_again(token),
+            Met::Here(group) => {
+                if let Some(group) = group {
+                    self.groups.close(&self.ring, group);
+                }
+                return self.ask_again(token);
+            }
             Met::Over => return,
             Met::Asked(number) if self.is_queued(number) => {
                 let _ = self.flush();
@@ -528,11 +568,7 @@ impl Reactor for UringReactor {
             // What keeps the kernel from working is reported by the poll that follows.
             let _ = self.flush();
         }
-        if self.has_room() {
-            self.push(Request::Cancel { target: token.as_u64() }, CANCEL, Queued::Own);
-        } else if !self.cancels.contains(&token) {
-            self.cancels.push_back(token);
-        }
+        self.ask_for_end(token);
     }
 
     /// One system call, `io_uring_enter`; none when nothing is queued or held back and there is
@@ -614,8 +650,11 @@ impl Drop for UringReactor {
             found.clear();
             // On a thread that the ring does not belong to nothing can be taken back.
             if self.poll(Wait::Until(end), &mut found).is_err() {
-                return;
+                break;
             }
+        }
+        if self.kept.calls() > 0 {
+            self.groups.leak();
         }
     }
 }
@@ -760,7 +799,12 @@ mod tests {
     #[test]
     fn a_kernel_without_lasting_watches_gets_the_other_kind() {
         in_each_mode(|mut reactor| {
-            let unknown = Event { number: WAKE, result: -Errno::INVAL.raw_os_error(), more: false };
+            let unknown = Event {
+                number: WAKE,
+                result: -Errno::INVAL.raw_os_error(),
+                more: false,
+                buffer: None,
+            };
             reactor.woken(&unknown).unwrap();
             assert!(!reactor.multishot);
             is_heard(&mut reactor);

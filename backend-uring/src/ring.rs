@@ -41,6 +41,8 @@ pub(crate) struct Event {
     pub(crate) result: i32,
     /// Whether the request goes on.
     pub(crate) more: bool,
+    /// The number of the buffer that the kernel has taken, if it had to.
+    pub(crate) buffer: Option<u16>,
 }
 
 /// When the kernel posts completions.
@@ -176,6 +178,26 @@ impl Ring {
         self.owner.submitter().register_enable_rings()
     }
 
+    /// Registers a ring of buffers under a number. One system call, `io_uring_register`.
+    ///
+    /// # Safety
+    /// So many places from that address on are the kernel's, and what it is given by them, until it is
+    /// unregistered, or for ever.
+    pub(crate) unsafe fn register_buffers(
+        &self,
+        address: u64,
+        places: u16,
+        number: u16,
+    ) -> io::Result<()> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.owner.submitter().register_buf_ring_with_flags(address, places, number, 0) }
+    }
+
+    /// The reverse. One system call, `io_uring_register`.
+    pub(crate) fn unregister_buffers(&self, number: u16) -> io::Result<()> {
+        self.owner.submitter().unregister_buf_ring(number)
+    }
+
     /// Whether the kernel takes a timeout as an argument of the wait (5.11).
     pub(crate) fn waits_with_timeout(&self) -> bool {
         self.owner.params().is_feature_ext_arg()
@@ -229,6 +251,7 @@ impl Ring {
             number: entry.user_data(),
             result: entry.result(),
             more: cqueue::more(entry.flags()),
+            buffer: cqueue::buffer_select(entry.flags()),
         })
     }
 }

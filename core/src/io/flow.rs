@@ -86,7 +86,9 @@ impl<T> Drop for Ticket<T> {
 
 /// A flow of connections, made by [`Handle::accept_many`].
 ///
-/// Dropping it cancels the flow. Connections that were accepted and not taken are closed then.
+/// Dropping it cancels the flow. Connections that were accepted and not taken are closed then, and so
+/// is one that comes before the cancel has reached the kernel, which it does with the reactor's next
+/// poll.
 pub struct Accepts<'h, R: 'static, F> {
     handle: &'h Handle<R>,
     token: Token,
