@@ -2,6 +2,8 @@
 
 mod cancel;
 mod completions;
+mod flows;
+mod lending;
 mod notifier;
 mod ownership;
 mod pressure;
