@@ -4,7 +4,6 @@
 use std::cell::Cell;
 use std::error::Error;
 use std::future::Future;
-use std::io;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,11 +13,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use evenkeel::io::Operation;
+use evenkeel::io::IoReactor;
 use evenkeel::testing::{Sim, SimReactor, VirtualClock};
 use evenkeel::{
-    Handle, Lane, Reactor, Remote, Rest, StartError, Team, ThreadConfig, Tick, Worker,
-    WorkerConfig, WorkerThread, yield_now,
+    Handle, Lane, Remote, Rest, StartError, Team, ThreadConfig, Tick, Worker, WorkerConfig,
+    WorkerThread, yield_now,
 };
 use evenkeel_epoll::EpollReactor;
 use evenkeel_uring::UringReactor;
@@ -554,7 +553,7 @@ pub fn wait_for<F: Future + Unpin>(what: &str, mut future: F) -> F::Output {
 }
 
 /// A reactor over the machine's own kernel, on which the same test body runs as on the other.
-pub trait Live: Reactor<Operation = Operation, Error = io::Error> + Sized + 'static {
+pub trait Live: IoReactor + Sized + 'static {
     /// Makes one, on its worker's thread.
     ///
     /// # Errors

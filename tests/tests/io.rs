@@ -1,6 +1,7 @@
 //! The operations on descriptors over the machine's own kernel: the same bodies on each reactor, in
 //! each of its modes.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -9,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -174,6 +176,8 @@ on_each! {
     two_directions_of_a_socket_are_independent
     a_thousand_operations_wait_at_once
     an_always_ready_descriptor_starves_nobody
+    an_operation_passes_any_backlog
+    a_task_aborted_elsewhere_leaves_its_operation
 }
 
 /// A file of its own, without a name.
@@ -850,4 +854,63 @@ async fn an_always_ready_descriptor_starves_nobody<R: IoReactor>(handle: Handle<
     assert_eq!(receive.await.0.unwrap(), 2);
     assert!(!greedy.is_finished(), "served while the other goes on");
     greedy.abort();
+}
+
+/// What is ready at once passes a backlog of thousands, in a number of dispatches that has nothing to
+/// do with how many they are: a batch of completions and one of timers may come before, in turns with
+/// the others.
+async fn an_operation_passes_any_backlog<R: IoReactor>(handle: Handle<R>) {
+    const TASKS: usize = 5000;
+    let dispatches = Rc::new(Cell::new(0));
+    let backlog: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let dispatches = Rc::clone(&dispatches);
+            handle.spawn(async move {
+                loop {
+                    dispatches.set(dispatches.get() + 1);
+                    yield_now().await;
+                }
+            })
+        })
+        .collect();
+    yield_now().await;
+    let (near, far) = UnixStream::pair().unwrap();
+    for _ in 0..20 {
+        let before = dispatches.get();
+        handle.send(&near, *b"past").await.0.unwrap();
+        assert_eq!(handle.recv(&far, [0; 4]).await.0.unwrap(), 4);
+        let passed = dispatches.get() - before;
+        // Two operations, each within 6 x 32 + 3 until it is armed and as many until it is served.
+        assert!(passed <= 4 * 195, "{passed} dispatches");
+    }
+    for task in &backlog {
+        task.abort();
+    }
+}
+
+async fn a_task_aborted_elsewhere_leaves_its_operation<R: IoReactor>(handle: Handle<R>) {
+    let (near, far) = UnixStream::pair().unwrap();
+    let far = Rc::new(far);
+    let task = {
+        let (inner, far) = (handle.clone(), Rc::clone(&far));
+        handle.spawn(async move { inner.recv(&*far, vec![0; 64]).await.0.is_ok() })
+    };
+    for _ in 0..300 {
+        yield_now().await;
+    }
+    // From another thread, to which it is a matter of a push.
+    let aborting = std::thread::spawn(move || {
+        task.abort();
+        task
+    });
+    while !aborting.is_finished() {
+        yield_now().await;
+    }
+    assert!(aborting.join().unwrap().await.is_err());
+    for _ in 0..300 {
+        yield_now().await;
+    }
+    // Nobody takes it but this one.
+    (&near).write_all(b"mine").unwrap();
+    assert_eq!(handle.recv(&*far, [0; 8]).await.0.unwrap(), 4);
 }

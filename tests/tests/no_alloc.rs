@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use evenkeel::io::Interest;
+use evenkeel::io::{Buffer, BufferPool, Interest};
 use evenkeel::testing::SimOperation;
 use evenkeel::{
     Clock, Handle, JoinHandle, MonotonicClock, Remote, Rest, TaskStorage, Team, Wait, Worker,
@@ -323,6 +323,7 @@ on_both_backends! {
     a_timer_allocates_nothing
     a_steal_allocates_nothing
     an_io_operation_allocates_nothing
+    transfers_allocate_nothing
     a_park_and_what_ends_it_allocate_nothing
     a_spawn_into_a_static_allocates_nothing_whoever_submits_it
     a_boxed_spawn_allocates_once_whoever_submits_it
@@ -559,6 +560,57 @@ fn an_io_operation_allocates_nothing<R: Live>() {
     // The reactor's tables get their first pages.
     round(10);
     assert_eq!(allocations(|| round(200)), 0);
+}
+
+/// A request and its answer, a receive that is cancelled, one that takes too long, pieces of a flow, a
+/// file.
+fn transfers_allocate_nothing<R: Live>() {
+    let Some(mut hand) = Hand::<R>::new() else { return };
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (rude, ignored) = std::os::unix::net::UnixStream::pair().unwrap();
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    let (handle, rounds) = (hand.handle.clone(), Rc::new(Cell::new(0)));
+    let (answers, requests) = (handle.clone(), handle.clone());
+    drop(hand.handle.spawn(async move {
+        let mut buffer = vec![0; 256];
+        loop {
+            let (received, filled) = answers.recv(&far, buffer).await;
+            let length = received.unwrap();
+            let (sent, part) = answers.send_all(&far, filled.slice(..length)).await;
+            sent.unwrap();
+            buffer = part.into_inner();
+        }
+    }));
+    let count = Rc::clone(&rounds);
+    drop(hand.handle.spawn(async move {
+        let pool = BufferPool::new(4, 64);
+        let mut pieces = requests.receive_many(&near, &pool).unwrap();
+        let mut buffer = vec![0; 16];
+        loop {
+            requests.write_all(&near, [7; 64]).await.0.unwrap();
+            let mut left = 64;
+            while left > 0 {
+                left -= pieces.next_piece().await.unwrap().unwrap().len();
+            }
+            let mut unwanted = requests.recv(&ignored, buffer);
+            poll_fn(|context| {
+                assert!(Pin::new(&mut unwanted).poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            let (result, same) = unwanted.cancel().await;
+            assert!(result.is_err());
+            let (read, same) = requests.read_at(&file, same, 0).await;
+            assert_eq!(read.unwrap(), 16);
+            buffer = same;
+            count.set(count.get() + 1);
+        }
+    }));
+    // The reactor's tables grow to what is in flight at once.
+    hand.until(|| rounds.get() > 50);
+    let until = rounds.get() + 200;
+    assert_eq!(allocations(|| hand.until(|| rounds.get() > until)), 0);
+    drop(rude);
 }
 
 fn a_park_and_what_ends_it_allocate_nothing<R: Live>() {
