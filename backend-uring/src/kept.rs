@@ -11,108 +11,24 @@
 //! At any time the kernel has one request of an operation: itself, or a poll. Both carry its token.
 
 use std::mem;
-use std::net::Shutdown;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use evenkeel::Token;
-use evenkeel::io::{
-    Address, BufferPool, Interest, KernelAddress, Memory, Operation, Place, SyncExtent,
-};
-use io_uring::{opcode, squeue, types};
+use evenkeel::io::{Operation, Place};
+use io_uring::opcode;
 use rustix::io::Errno;
 
+use crate::call::{
+    Call, Message, Stage, Then, after_call, after_wait, ask, failure, many, poll, single,
+};
 use crate::flow::{Flow, Item, Source, State, Turn};
 use crate::ring::{Event, Sqe};
-
-/// `MSG_DONTWAIT` and `MSG_NOSIGNAL`, `SOCK_CLOEXEC` of Linux, the same everywhere.
-const MSG_DONTWAIT: i32 = 0x40;
-const MSG_NOSIGNAL: i32 = 0x4000;
-const SOCK_CLOEXEC: i32 = 0o2_000_000;
-
-/// `POLLIN` and `POLLOUT`.
-const POLL_IN: u32 = 1;
-const POLL_OUT: u32 = 4;
-
-/// `struct msghdr`.
-#[repr(C)]
-struct Header {
-    name: *mut u8,
-    name_length: u32,
-    pieces: *mut Memory,
-    count: usize,
-    control: *mut u8,
-    control_length: usize,
-    flags: i32,
-}
-
-/// What the kernel reads and writes of ours while it has an operation. It stays in its box.
-struct Message {
-    header: Header,
-    piece: Memory,
-    address: KernelAddress,
-}
-
-impl Message {
-    fn new() -> Self {
-        let header = Header {
-            name: std::ptr::null_mut(),
-            name_length: 0,
-            pieces: std::ptr::null_mut(),
-            count: 0,
-            control: std::ptr::null_mut(),
-            control_length: 0,
-            flags: 0,
-        };
-        // SAFETY: of no bytes at all.
-        let piece = unsafe { Memory::new(std::ptr::NonNull::dangling().as_ptr(), 0) };
-        Self { header, piece, address: KernelAddress::room() }
-    }
-
-    /// A message of one piece, with an address or room for one.
-    fn of(&mut self, memory: &Memory, address: KernelAddress) -> *mut Header {
-        self.address = address;
-        // SAFETY: the same memory, for the same operation.
-        self.piece = unsafe { Memory::new(memory.start(), memory.len()) };
-        let length = self.address.as_bytes().len();
-        self.header.name = self.address.as_mut_ptr();
-        self.header.name_length =
-            u32::try_from(if length == 0 { KernelAddress::ROOM } else { length })
-                .expect("128 are few");
-        self.header.pieces = &raw mut self.piece;
-        self.header.count = 1;
-        self.header.flags = 0;
-        &raw mut self.header
-    }
-}
-
-/// Where an operation stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It is asked for, by the request with this number in the order of the queue.
-    Asked(u64),
-    /// A poll is asked for, after which it is tried again.
-    Waits,
-    /// It was cancelled while it was not asked for: nothing is.
-    Dropped,
-}
 
 /// Whether its end is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Will {
     Done,
     Cancelled,
-}
-
-/// What is asked of the kernel.
-enum Call {
-    Operation(Operation),
-    /// The next piece of a flow: it waits first, and then takes a buffer.
-    Piece {
-        fd: RawFd,
-        pool: BufferPool,
-        place: Place<Option<u16>>,
-        lent: Option<(u16, Memory)>,
-    },
 }
 
 enum Work {
@@ -176,14 +92,6 @@ pub(crate) struct After {
     pub(crate) filled: Option<(u16, u16)>,
     /// A flow of this group has ended.
     pub(crate) closed: Option<u16>,
-}
-
-/// What becomes of a call.
-enum Then {
-    /// It, or a poll, is to be asked for.
-    Ask,
-    /// It has ended with this result.
-    Ended(i32),
 }
 
 /// What a cancel met.
@@ -497,222 +405,6 @@ impl Source {
     }
 }
 
-/// One item, asked for by itself.
-fn single(source: &Source, place: Place<Option<u16>>) -> (Call, Stage) {
-    match source {
-        Source::Listener(fd) => (Call::Operation(Operation::Accept { fd: *fd }), Stage::Asked(0)),
-        Source::Socket(fd, pool, _) => {
-            let (fd, pool) = (*fd, pool.clone());
-            (Call::Piece { fd, pool, place, lent: None }, Stage::Waits)
-        }
-    }
-}
-
-/// The request of all items.
-fn many(source: &Source) -> squeue::Entry {
-    match source {
-        Source::Listener(fd) => {
-            opcode::AcceptMulti::new(types::Fd(*fd)).flags(SOCK_CLOEXEC).build()
-        }
-        Source::Socket(fd, _, group) => {
-            let group = group.expect("without a group items are asked for singly");
-            opcode::RecvMulti::new(types::Fd(*fd), group).build()
-        }
-    }
-}
-
-/// The call itself has ended, or has to be made again.
-fn after_call(call: &mut Call, stage: &mut Stage, result: i32) -> Then {
-    if result == failure(Errno::AGAIN) {
-        *stage = Stage::Waits;
-        call.give_back();
-        Then::Ask
-    } else if result == failure(Errno::INTR) {
-        Then::Ask
-    } else {
-        Then::Ended(result)
-    }
-}
-
-/// The descriptor is ready, or never will be.
-fn after_wait(call: &mut Call, stage: &mut Stage, result: i32) -> Then {
-    if result < 0 {
-        return Then::Ended(result);
-    }
-    if let Call::Piece { pool, lent, .. } = call {
-        *lent = pool.take();
-        if lent.is_none() {
-            return Then::Ended(failure(Errno::NOBUFS));
-        }
-    }
-    *stage = Stage::Asked(0);
-    Then::Ask
-}
-
-pub(crate) fn failure(errno: Errno) -> i32 {
-    -errno.raw_os_error()
-}
-
-impl Call {
-    /// The descriptor, and what it is waited for.
-    fn waits_for(&self) -> (RawFd, Interest) {
-        match *self {
-            Self::Piece { fd, .. }
-            | Self::Operation(
-                Operation::Read { fd, .. }
-                | Operation::ReadVectored { fd, .. }
-                | Operation::Receive { fd, .. }
-                | Operation::ReceiveFrom { fd, .. }
-                | Operation::Accept { fd },
-            ) => (fd, Interest::Readable),
-            Self::Operation(
-                Operation::Write { fd, .. }
-                | Operation::WriteVectored { fd, .. }
-                | Operation::Send { fd, .. }
-                | Operation::SendTo { fd, .. }
-                | Operation::Connect { fd, .. }
-                | Operation::Shutdown { fd, .. }
-                | Operation::Sync { fd, .. }
-                | Operation::Close { fd },
-            ) => (fd, Interest::Writable),
-            Self::Operation(Operation::Poll { fd, interest }) => (fd, interest),
-            Self::Operation(
-                Operation::AcceptMany { .. }
-                | Operation::ReceiveMany { .. }
-                | Operation::Next { .. },
-            ) => unreachable!("flows are not asked for"),
-        }
-    }
-
-    /// The buffer of a piece goes back to its pool, unwritten.
-    fn give_back(&mut self) {
-        if let Self::Piece { pool, lent, .. } = self
-            && let Some((number, _)) = lent.take()
-        {
-            // SAFETY: it was taken for this call, which has ended.
-            unsafe { pool.give_back(number) };
-        }
-    }
-
-    /// What there is besides the result goes to its place.
-    fn finish(&mut self, message: &Message, result: i32) {
-        match self {
-            Self::Piece { place, lent, .. } if result > 0 => {
-                place.put(lent.take().map(|(number, _)| number));
-            }
-            Self::Operation(Operation::ReceiveFrom { sender, .. }) if result >= 0 => {
-                let mut address = message.address;
-                address.set_length(message.header.name_length as usize);
-                sender.put(address.decode());
-            }
-            Self::Piece { .. } | Self::Operation(_) => self.give_back(),
-        }
-    }
-}
-
-fn poll(call: &Call) -> squeue::Entry {
-    let (fd, interest) = call.waits_for();
-    let events = match interest {
-        Interest::Readable => POLL_IN,
-        Interest::Writable => POLL_OUT,
-    };
-    opcode::PollAdd::new(types::Fd(fd), events).build()
-}
-
-fn length(memory: &Memory) -> u32 {
-    u32::try_from(memory.len()).expect("a call moves less than 2^31 bytes")
-}
-
-fn count(pieces: &[Memory]) -> u32 {
-    u32::try_from(pieces.len()).unwrap_or(u32::MAX)
-}
-
-fn name(address: &Address, message: &mut Message) -> (*const u8, u32) {
-    message.address = address.into();
-    let bytes = message.address.as_bytes();
-    (bytes.as_ptr(), u32::try_from(bytes.len()).expect("128 are few"))
-}
-
-fn ask(call: &mut Call, message: &mut Message) -> squeue::Entry {
-    let operation = match call {
-        Call::Operation(operation) => operation,
-        Call::Piece { fd, lent, .. } => {
-            let (_, memory) = lent.as_ref().expect("a piece is asked for with a buffer");
-            return opcode::Recv::new(types::Fd(*fd), memory.start(), length(memory))
-                .flags(MSG_DONTWAIT)
-                .build();
-        }
-    };
-    match operation {
-        &mut Operation::Read { fd, ref into, at } => {
-            opcode::Read::new(types::Fd(fd), into.start(), length(into))
-                .offset(at.as_i64().cast_unsigned())
-                .build()
-        }
-        &mut Operation::Write { fd, ref from, at } => {
-            opcode::Write::new(types::Fd(fd), from.start(), length(from))
-                .offset(at.as_i64().cast_unsigned())
-                .build()
-        }
-        &mut Operation::ReadVectored { fd, ref into, at } => {
-            let pieces = into.pieces();
-            opcode::Readv::new(types::Fd(fd), pieces.as_ptr().cast(), count(pieces))
-                .offset(at.as_i64().cast_unsigned())
-                .build()
-        }
-        &mut Operation::WriteVectored { fd, ref from, at } => {
-            let pieces = from.pieces();
-            opcode::Writev::new(types::Fd(fd), pieces.as_ptr().cast(), count(pieces))
-                .offset(at.as_i64().cast_unsigned())
-                .build()
-        }
-        &mut Operation::Receive { fd, ref into } => {
-            opcode::Recv::new(types::Fd(fd), into.start(), length(into)).build()
-        }
-        &mut Operation::Send { fd, ref from } => {
-            opcode::Send::new(types::Fd(fd), from.start(), length(from)).flags(MSG_NOSIGNAL).build()
-        }
-        &mut Operation::ReceiveFrom { fd, ref into, .. } => {
-            let header = message.of(into, KernelAddress::room());
-            opcode::RecvMsg::new(types::Fd(fd), header.cast()).build()
-        }
-        &mut Operation::SendTo { fd, ref from, ref to } => {
-            let header = message.of(from, to.get().into());
-            opcode::SendMsg::new(types::Fd(fd), header.cast())
-                .flags(MSG_NOSIGNAL.cast_unsigned())
-                .build()
-        }
-        &mut Operation::Accept { fd } => {
-            let (none, length) = (std::ptr::null_mut(), std::ptr::null_mut());
-            opcode::Accept::new(types::Fd(fd), none, length).flags(SOCK_CLOEXEC).build()
-        }
-        &mut Operation::Connect { fd, ref to } => {
-            let (name, length) = name(to.get(), message);
-            opcode::Connect::new(types::Fd(fd), name.cast(), length).build()
-        }
-        &mut Operation::Shutdown { fd, how } => {
-            let how = match how {
-                Shutdown::Read => 0,
-                Shutdown::Write => 1,
-                Shutdown::Both => 2,
-            };
-            opcode::Shutdown::new(types::Fd(fd), how).build()
-        }
-        &mut Operation::Sync { fd, extent } => {
-            let flags = match extent {
-                SyncExtent::All => types::FsyncFlags::empty(),
-                SyncExtent::Data => types::FsyncFlags::DATASYNC,
-            };
-            opcode::Fsync::new(types::Fd(fd)).flags(flags).build()
-        }
-        &mut Operation::Close { fd } => opcode::Close::new(types::Fd(fd)).build(),
-        Operation::Poll { .. } => poll(call),
-        Operation::AcceptMany { .. } | Operation::ReceiveMany { .. } | Operation::Next { .. } => {
-            unreachable!("flows are not asked for")
-        }
-    }
-}
-
 /// A reactor that ends while the kernel has some of these leaves them to it, with their pools and
 /// messages, for good.
 impl Drop for Kept {
@@ -731,3 +423,91 @@ unsafe impl Send for Kept {}
 // alone, and by neither when the completion was reported: then the kernel has no request of that token,
 // and the entry is vacant.
 unsafe impl evenkeel::io::IoReactor for crate::reactor::UringReactor {}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel::io::Memory;
+
+    use super::*;
+
+    const TOKEN: Token = Token::new(3, 5);
+
+    fn tell(kept: &mut Kept, result: i32) -> After {
+        let number = TOKEN.as_u64();
+        kept.event(&Event { number, result, more: false, buffer: None })
+    }
+
+    fn receive(kept: &mut Kept, bytes: &mut [u8]) {
+        // SAFETY: nobody writes to it: the requests are not handed to any kernel.
+        let into = unsafe { Memory::new(bytes.as_mut_ptr(), bytes.len()) };
+        let kept_so = kept.keep(TOKEN, Operation::Receive { fd: 7, into }, None);
+        assert!(kept_so.is_ok_and(|becomes| becomes == Taken::ToBeAsked));
+    }
+
+    #[test]
+    fn what_has_no_answer_yet_is_asked_for_again_when_it_is_ready() {
+        let (mut kept, mut bytes) = (Kept::default(), [0; 4]);
+        receive(&mut kept, &mut bytes);
+        for number in 0..3 {
+            let _ = kept.request(TOKEN, number);
+            let after = tell(&mut kept, failure(Errno::AGAIN));
+            assert_eq!((after.ask, after.ended), (Some(TOKEN), None), "a poll");
+            let _ = kept.request(TOKEN, number);
+            let after = tell(&mut kept, 1);
+            assert_eq!((after.ask, after.ended), (Some(TOKEN), None), "the call");
+        }
+        let _ = kept.request(TOKEN, 9);
+        assert_eq!(tell(&mut kept, failure(Errno::INTR)).ask, Some(TOKEN), "the call, again");
+        let _ = kept.request(TOKEN, 10);
+        assert_eq!(tell(&mut kept, 3).ended, Some((TOKEN, 3)));
+        assert_eq!(kept.calls(), 0);
+    }
+
+    #[test]
+    fn what_was_cancelled_meanwhile_is_not_asked_for_again() {
+        for stage in 0..3 {
+            let (mut kept, mut bytes) = (Kept::default(), [0; 4]);
+            receive(&mut kept, &mut bytes);
+            let _ = kept.request(TOKEN, 4);
+            let canceled = Some((TOKEN, failure(Errno::CANCELED)));
+            if stage == 0 {
+                // While the call is the kernel's, which has no answer in that moment.
+                assert!(kept.cancel(TOKEN) == Met::Asked(4));
+                assert_eq!(tell(&mut kept, failure(Errno::AGAIN)).ended, canceled);
+                continue;
+            }
+            tell(&mut kept, failure(Errno::AGAIN));
+            if stage == 1 {
+                // While it waits for room in the queue: nothing of it is asked for any more.
+                assert!(kept.cancel(TOKEN) == Met::Waits);
+                let _ = kept.request(TOKEN, 5);
+                assert_eq!(tell(&mut kept, 0).ended, canceled);
+            } else {
+                // While the poll is the kernel's, and fires.
+                let _ = kept.request(TOKEN, 5);
+                assert!(kept.cancel(TOKEN) == Met::Waits);
+                assert_eq!(tell(&mut kept, 1).ended, canceled);
+            }
+            assert_eq!(kept.calls(), 0);
+        }
+    }
+
+    #[test]
+    fn where_requests_that_last_are_not_known_items_are_asked_for_singly() {
+        let mut kept = Kept::default();
+        assert!(kept.keep(TOKEN, Operation::AcceptMany { fd: 7 }, None).is_ok());
+        let (taker, mut place) = (Token::new(8, 1), None);
+        // SAFETY: the place is looked at when the operation has ended.
+        let buffer = unsafe { Place::new(std::ptr::NonNull::from(&mut place)) };
+        let next = kept.keep(taker, Operation::Next { flow: TOKEN, buffer }, None);
+        assert!(next.is_ok_and(|becomes| becomes == Taken::Flow(TOKEN)));
+        let _ = kept.request(TOKEN, 0);
+        let after = tell(&mut kept, failure(Errno::INVAL));
+        assert_eq!((after.ask, after.ended), (Some(taker), None));
+        let _ = kept.request(taker, 1);
+        let number = taker.as_u64();
+        let after = kept.event(&Event { number, result: 11, more: false, buffer: None });
+        assert_eq!(after.ended, Some((taker, 11)));
+        assert!(kept.cancel(TOKEN) == Met::Here(None), "there is no request to be cancelled");
+    }
+}

@@ -40,11 +40,12 @@
 //! builder    sizes, the best mode to try                Builder
 //! reactor    the trait: submit, cancel, poll            UringReactor
 //! kept       operations, until they have ended
+//! call       their requests, and what the answers lead to
 //! flow       one request, many items  buffers   for the kernel to take
 //! setup      the ladder of modes      notifier  the eventfd        Mode
 //! error      why there is none        ring      shared memory      SetupError, Refusal
 //! ```
-//! Each line imports only lines below it. All unsafe code is in `ring`, `kept` and `buffers`.
+//! Each line imports only lines below it. All unsafe code is in `ring`, `call`, `kept` and `buffers`.
 //!
 //! # System calls
 //! `poll` makes one `io_uring_enter`, or none when what it is to report lies in memory already and
@@ -57,6 +58,8 @@
 #[allow(unsafe_code)]
 mod buffers;
 mod builder;
+#[allow(unsafe_code)]
+mod call;
 mod doubt;
 mod error;
 mod flow;

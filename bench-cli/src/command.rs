@@ -74,7 +74,7 @@ impl Error {
 }
 
 /// Does what the arguments (without the program's name) ask for. `measure` chooses the scheduler
-/// and then calls [`measure`]; so does `echo` with [`echo`].
+/// and then calls [`measure()`]; so does `echo` with [`echo()`].
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     measure: impl FnOnce(&Options) -> Result<Report, Error>,

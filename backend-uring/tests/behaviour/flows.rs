@@ -81,6 +81,7 @@ fn a_flood_is_held_back_and_nobody_is_lost() {
             peers.extend((0..5).map(|_| connect()));
             drain(&mut reactor);
         }
+        assert!(has_waiting(&listener), "the listener's queue is for the rest");
         for index in 2..=peers.len() {
             close(take(&mut reactor, u32::try_from(index).unwrap(), &mut None));
         }

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use evenkeel::io::{Memory, Offset, Operation};
 use evenkeel::{Completions, Reactor, Wait};
 use evenkeel_uring::{Mode, UringReactor};
+use rustix::fs::inotify;
 use rustix::io::Errno;
 
 use crate::support::{
@@ -104,27 +105,37 @@ fn a_write_that_was_cancelled_in_the_queue_is_for_its_own_descriptor() {
     });
 }
 
+/// Of an inotify descriptor that does not block the kernel says at once that there is nothing.
 #[test]
 fn a_descriptor_that_does_not_block_is_waited_for() {
     in_each_mode(|mut reactor| {
-        let (near, far) = UnixStream::pair().unwrap();
-        far.set_nonblocking(true).unwrap();
-        let mut bytes = [0; 8];
-        let into = lend(&mut bytes);
-        let operation = Operation::Read { fd: far.as_raw_fd(), into, at: Offset::CURRENT };
-        reactor.submit(token(1), operation).unwrap();
+        let directory = std::env::temp_dir().join(format!(
+            "evenkeel-lending-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        std::fs::create_dir(&directory).unwrap();
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, &directory, inotify::WatchFlags::CREATE).unwrap();
+        let mut bytes = [0; 64];
+        let read = |bytes: &mut [u8]| Operation::Read {
+            fd: watch.as_raw_fd(),
+            into: lend(bytes),
+            at: Offset::CURRENT,
+        };
+        reactor.submit(token(1), read(&mut bytes)).unwrap();
         assert_eq!(drain(&mut reactor), []);
-        { &near }.write_all(b"late").unwrap();
-        assert_eq!(collect(&mut reactor, 1)[0].result, 4);
-        assert_eq!(&bytes[..4], b"late");
+        File::create(directory.join("one")).unwrap();
+        assert!(collect(&mut reactor, 1)[0].result > 0);
 
         // It can be cancelled while it waits for that.
-        let into = lend(&mut bytes);
-        let operation = Operation::Read { fd: far.as_raw_fd(), into, at: Offset::CURRENT };
-        reactor.submit(token(2), operation).unwrap();
+        reactor.submit(token(2), read(&mut bytes)).unwrap();
         assert_eq!(drain(&mut reactor), []);
         reactor.cancel(token(2));
         assert_eq!(collect(&mut reactor, 1)[0].result, CANCELED);
+        File::create(directory.join("two")).unwrap();
+        assert_eq!(drain(&mut reactor), [], "it takes nothing any more");
+        std::fs::remove_dir_all(directory).unwrap();
     });
 }
 
