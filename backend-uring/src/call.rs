@@ -16,6 +16,40 @@ pub(crate) const MSG_DONTWAIT: i32 = 0x40;
 pub(crate) const MSG_NOSIGNAL: i32 = 0x4000;
 pub(crate) const SOCK_CLOEXEC: i32 = 0o2_000_000;
 
+/// `RWF_NOSIGNAL` of Linux 6.18.
+const RWF_NOSIGNAL: i32 = 0x100;
+
+/// What a write to who is gone leads to, beside its error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BrokenPipes {
+    /// Nothing.
+    Errors,
+    /// A signal, which the kernel can't be asked to leave out.
+    Signals,
+}
+
+impl BrokenPipes {
+    /// Those of this kernel: it says what it does not know only when asked for a write.
+    pub(crate) fn here() -> Self {
+        Self::of(&rustix::system::uname().release().to_string_lossy())
+    }
+
+    fn of(release: &str) -> Self {
+        let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map(str::parse::<u32>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (6, 18) => Self::Errors,
+            _ => Self::Signals,
+        }
+    }
+
+    fn flag(self) -> i32 {
+        match self {
+            Self::Errors => RWF_NOSIGNAL,
+            Self::Signals => 0,
+        }
+    }
+}
+
 /// `POLLIN` and `POLLOUT`.
 pub(crate) const POLL_IN: u32 = 1;
 pub(crate) const POLL_OUT: u32 = 4;
@@ -239,7 +273,7 @@ pub(crate) fn name(address: &Address, message: &mut Message) -> (*const u8, u32)
     (bytes.as_ptr(), u32::try_from(bytes.len()).expect("128 are few"))
 }
 
-pub(crate) fn ask(call: &mut Call, message: &mut Message) -> squeue::Entry {
+pub(crate) fn ask(call: &mut Call, message: &mut Message, pipes: BrokenPipes) -> squeue::Entry {
     let operation = match call {
         Call::Operation(operation) => operation,
         Call::Piece { fd, lent, .. } => {
@@ -258,6 +292,7 @@ pub(crate) fn ask(call: &mut Call, message: &mut Message) -> squeue::Entry {
         &mut Operation::Write { fd, ref from, at } => {
             opcode::Write::new(types::Fd(fd), from.start(), length(from))
                 .offset(at.as_i64().cast_unsigned())
+                .rw_flags(pipes.flag())
                 .build()
         }
         &mut Operation::ReadVectored { fd, ref into, at } => {
@@ -270,6 +305,7 @@ pub(crate) fn ask(call: &mut Call, message: &mut Message) -> squeue::Entry {
             let pieces = from.pieces();
             opcode::Writev::new(types::Fd(fd), pieces.as_ptr().cast(), count(pieces))
                 .offset(at.as_i64().cast_unsigned())
+                .rw_flags(pipes.flag())
                 .build()
         }
         &mut Operation::Receive { fd, ref into } => {
@@ -315,6 +351,26 @@ pub(crate) fn ask(call: &mut Call, message: &mut Message) -> squeue::Entry {
         Operation::Poll { .. } => poll(call),
         Operation::AcceptMany { .. } | Operation::ReceiveMany { .. } | Operation::Next { .. } => {
             unreachable!("flows are not asked for")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_known_by_its_release() {
+        for (release, pipes) in [
+            ("6.18.44-fc-v1045", BrokenPipes::Errors),
+            ("6.18.0", BrokenPipes::Errors),
+            ("7.0-rc1", BrokenPipes::Errors),
+            ("6.17.9", BrokenPipes::Signals),
+            ("5.10.0-28-amd64", BrokenPipes::Signals),
+            ("", BrokenPipes::Signals),
+            ("unknown", BrokenPipes::Signals),
+        ] {
+            assert_eq!(BrokenPipes::of(release), pipes, "{release}");
         }
     }
 }

@@ -19,7 +19,8 @@ use io_uring::opcode;
 use rustix::io::Errno;
 
 use crate::call::{
-    Call, Message, Stage, Then, after_call, after_wait, ask, failure, many, poll, single,
+    BrokenPipes, Call, Message, Stage, Then, after_call, after_wait, ask, failure, many, poll,
+    single,
 };
 use crate::flow::{Flow, Item, Source, State, Turn};
 use crate::ring::{Event, Sqe};
@@ -59,10 +60,16 @@ struct Entry {
 /// The operations that are kept, by the index of their token.
 ///
 /// It grows to the highest index that was used, by an allocation for each, and never shrinks.
-#[derive(Default)]
 pub(crate) struct Kept {
     entries: Vec<Option<Box<Entry>>>,
     calls: usize,
+    pipes: BrokenPipes,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { entries: Vec::new(), calls: 0, pipes: BrokenPipes::here() }
+    }
 }
 
 /// Why an operation is not kept.
@@ -181,7 +188,7 @@ impl Kept {
 
     /// The request of an operation, to be queued as the one with this number.
     pub(crate) fn request(&mut self, token: Token, number: u64) -> Sqe {
-        let mut asks = 0;
+        let (mut asks, pipes) = (0, self.pipes);
         let Entry { work, message, .. } = self.find(token).expect("it is kept");
         let entry = match work {
             Some(Work::Call { stage, will: Will::Cancelled, .. }) => {
@@ -192,7 +199,7 @@ impl Kept {
             Some(Work::Call { call, stage: Stage::Waits, .. }) => poll(call),
             Some(Work::Call { call, stage: Stage::Asked(asked), .. }) => {
                 *asked = number;
-                ask(call, message)
+                ask(call, message, pipes)
             }
             Some(Work::Over(_)) => opcode::Nop::new().build(),
             Some(Work::Flow(flow)) => {

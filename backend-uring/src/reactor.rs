@@ -312,8 +312,9 @@ impl UringReactor {
 
     /// Hands over what is queued and waits for an event, as long as there is time left.
     fn enter_and_wait(&mut self, left: Left, timer: &mut Timer) -> io::Result<Entered> {
-        // Without a place for the watch or the timer: make one, and come back.
-        let may_wait = self.put_watch_up();
+        // Without a place for the watch or the timer, or for what waits for one besides: make one, and
+        // come back.
+        let may_wait = self.put_watch_up() && self.again.is_empty() && self.cancels.is_empty();
         match left {
             Left::Endless if may_wait => self.enter(1, None),
             Left::Span(span) if may_wait && self.timed_wait => self.enter(1, Some(span)),

@@ -11,7 +11,9 @@ use evenkeel::{Reactor, Token, Wait};
 use evenkeel_uring::UringReactor;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::support::{CANCELED, collect, drain, in_each_mode, in_each_mode_tiny, poll, token};
+use crate::support::{
+    CANCELED, TINY, collect, drain, event, in_each_mode, in_each_mode_tiny, poll, readable, token,
+};
 
 const FLOW: Token = Token::new(0, 9);
 
@@ -176,6 +178,22 @@ fn one_who_waits_can_be_cancelled_and_the_piece_is_for_the_next() {
         // A reactor that ends gives back what the kernel had.
         drop(reactor);
         assert_eq!(pool.vacant(), 2);
+    });
+}
+
+#[test]
+fn the_end_of_a_flow_finds_its_place_in_a_full_queue() {
+    in_each_mode_tiny(|mut reactor| {
+        let (listener, _) = listener();
+        let flow = Operation::AcceptMany { fd: listener.as_raw_fd() };
+        reactor.submit(FLOW, flow).unwrap();
+        let event = event();
+        for index in 1..=TINY {
+            reactor.submit(token(index), readable(&event)).unwrap();
+        }
+        reactor.cancel(FLOW);
+        let ended = collect(&mut reactor, 1)[0];
+        assert_eq!((ended.token, ended.result), (FLOW, CANCELED));
     });
 }
 

@@ -16,7 +16,8 @@ use crate::reactor::Token;
 /// blocks or not: the operation ends when it is done, or has failed, and until then the worker goes on.
 /// The result is the call's: a number of bytes, a descriptor, 0, or a negative error number. A
 /// transfer may be partial, and one of no bytes at all is made all the same. No operation raises
-/// `SIGPIPE`. One that a signal interrupts goes on.
+/// `SIGPIPE`, except a write over `io_uring` before Linux 6.18, in a program that does not ignore it as
+/// Rust's do. One that a signal interrupts goes on.
 ///
 /// The descriptor is a number here, as in the kernel's own interface: a closed or wrong one is an
 /// error when the operation is submitted or completes, never undefined behaviour. It has to stay open
