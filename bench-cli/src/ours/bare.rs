@@ -40,19 +40,26 @@ pub struct BareReactor {
 }
 
 struct Shared {
-    handed: HandOver<Handed>,
+    remote: HandOver<Probe>,
+    /// Each has a place of its own: where the thread was kept from running for a while, none may push
+    /// another out.
+    timer: HandOver<Timer>,
+    ready: HandOver<Ready>,
     armed: AtomicBool,
     stopped: AtomicBool,
 }
 
-/// What is handed over while the thread spins.
-enum Handed {
-    /// To be stamped.
-    Remote(Probe),
-    /// To be stamped at this time.
-    Timer(u64, Probe),
-    /// To be waited for, and stamped before and after.
-    Operation { event: Arc<OwnedFd>, issued: Probe, resumed: Probe },
+/// To be stamped at this time.
+struct Timer {
+    due_ns: u64,
+    probe: Probe,
+}
+
+/// To be waited for, and stamped before and after.
+struct Ready {
+    event: Arc<OwnedFd>,
+    issued: Probe,
+    resumed: Probe,
 }
 
 /// What the thread is told to do, in this order. It ends when there is nobody left to tell it.
@@ -67,7 +74,9 @@ impl<B: Backend> Subjects for Bare<B> {
     fn start(&self, setup: &Setup) -> Result<BareReactor, SubjectError> {
         let (Self(backend), cpu) = (*self, setup.worker_cpu);
         let shared = Arc::new(Shared {
-            handed: HandOver::new(),
+            remote: HandOver::new(),
+            timer: HandOver::new(),
+            ready: HandOver::new(),
             armed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         });
@@ -131,12 +140,12 @@ impl Subject for BareReactor {
     }
 
     fn submit(&mut self, probe: Probe) -> Result<(), SubjectError> {
-        self.shared.handed.put(Handed::Remote(probe));
+        self.shared.remote.put(probe);
         Ok(())
     }
 
     fn start_timer(&mut self, due_ns: u64, probe: Probe) -> Result<Offered, SubjectError> {
-        self.shared.handed.put(Handed::Timer(due_ns, probe));
+        self.shared.timer.put(Timer { due_ns, probe });
         Ok(Offered::Yes)
     }
 
@@ -146,7 +155,7 @@ impl Subject for BareReactor {
         issued: Probe,
         resumed: Probe,
     ) -> Result<Offered, SubjectError> {
-        self.shared.handed.put(Handed::Operation { event, issued, resumed });
+        self.shared.ready.put(Ready { event, issued, resumed });
         Ok(Offered::Yes)
     }
 
@@ -237,26 +246,23 @@ where
     R: Reactor<Operation = Operation, Error = io::Error>,
 {
     let mut found = Completions::new();
-    let (mut handed_over, mut timer, mut ready) = (false, None, None);
+    let (mut handed_over, mut timer, mut ready) = (false, None::<Timer>, None);
     let mut look = || {
-        match shared.handed.take() {
-            None => {}
-            Some(Handed::Remote(probe)) => {
-                probe.stamp();
-                handed_over = true;
-            }
-            Some(Handed::Timer(due_ns, probe)) => timer = Some((due_ns, probe)),
-            Some(Handed::Operation { event, issued, resumed }) => {
-                issued.stamp();
-                submit(reactor, READY, &event)?;
-                ready = Some((event, resumed));
-            }
+        if let Some(probe) = shared.remote.take() {
+            probe.stamp();
+            handed_over = true;
         }
-        if let Some((due_ns, probe)) = &timer
+        timer = timer.take().or_else(|| shared.timer.take());
+        if let Some(Timer { due_ns, probe }) = &timer
             && clock::now_ns() >= *due_ns
         {
             probe.stamp();
             timer = None;
+        }
+        if let Some(Ready { event, issued, resumed }) = shared.ready.take() {
+            issued.stamp();
+            submit(reactor, READY, &event)?;
+            ready = Some((event, resumed));
         }
         if reactor.readiness() != Readiness::Quiet {
             found.clear();
