@@ -343,7 +343,7 @@ impl<R: Reactor + 'static> Handle<R> {
     /// due with it: within 6 × [`POLL_BATCH`](crate::POLL_BATCH) + 3 dispatches, and three where
     /// there was nothing.
     ///
-    /// Allocates nothing. At most one system call, by the reactor.
+    /// Allocates nothing. Of system calls only those that the reactor makes to take it in.
     ///
     /// # Errors
     /// The operation comes back in the error if there is no room for it, or it can't be done.

@@ -22,6 +22,7 @@
 //! # The map
 //! ```text
 //! team_threads  runtime    workers on threads of their own      TeamThreads, WorkerThread   (std)
+//! io                       operations on descriptors            io::Io, io::Buffer          (io)
 //! worker  worker_storage   tick, park, run                      Worker, Tick, WorkerStorage
 //! handle  current  team    what a worker is reached by          Handle, Remote; sleep, spawn, Team (std)
 //! service                  who is served when                   Lane, PollShare, JoinHandle, InFlight
@@ -34,7 +35,8 @@
 //! # The pieces
 //! Usable without a worker, each with an example: [`run_queue`], [`inbox`], [`steal`], [`park`],
 //! [`timers`], [`operation`], [`TaskStorage`] with [`task::Runnable`]; [`Reactor`] and [`Clock`] are for a platform to bring. Things
-//! stand in queues by their own [links](link), so none of it allocates.
+//! stand in queues by their own [links](link), so none of it allocates. On Linux `io` (feature `io`)
+//! has the operations on descriptors and their futures, which a [`Handle`] offers.
 //!
 //! # Features
 //! Each only adds; none is on by default.
@@ -46,7 +48,7 @@
 //! | `std` | threads, teams, panics caught, wakes that know their thread and so cost no read-modify-write |
 //! | `portable-atomic` | cores without compare-and-swap (thumbv6m, riscv32i), through that crate |
 //! | `io` | the operations on file descriptors that the Linux reactors share |
-//! | `testing` | a simulated reactor on virtual time, and kits for who implements the traits |
+//! | `testing` | a simulated reactor on virtual time, with `io` a simulated kernel too, and kits for who implements the traits |
 //!
 //! # An example
 //! ```

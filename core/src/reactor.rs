@@ -252,7 +252,8 @@ pub trait Reactor {
     /// Answers from memory. Called on every dispatch: a few loads, no system call.
     fn readiness(&mut self) -> Readiness;
 
-    /// Takes an operation in. One system call at most, no waiting.
+    /// Takes an operation in. A bounded number of system calls, few at most, and no waiting: what it
+    /// makes is said by the reactor.
     ///
     /// # Errors
     /// The operation comes back when there is no room for it or it can't be done.
@@ -267,7 +268,8 @@ pub trait Reactor {
     fn cancel(&mut self, token: Token);
 
     /// Hands to the kernel what is queued and reports what has ended: one system call that may
-    /// wait, as long as `wait` says, and no more completions than there is room for. What does not
+    /// wait, as long as `wait` says, and no more completions than there is room for. Beside it a bounded
+    /// number of calls that do not wait, if operations are made by them: no step is long. What does not
     /// fit is left for the next poll, until which [`readiness`](Self::readiness) is not `Quiet`.
     ///
     /// An interrupted wait goes on with the time that is left, or ends early with nothing found.
