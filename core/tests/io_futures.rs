@@ -3,8 +3,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -152,8 +153,16 @@ fn null() -> OwnedFd {
     std::fs::File::open("/dev/null").unwrap().into()
 }
 
-fn is_open(number: i32) -> bool {
-    std::fs::exists(format!("/proc/self/fd/{number}")).unwrap()
+/// A descriptor, and its peer, which sees whether it is open. Its number would not do: another test's
+/// thread may have it by then.
+fn watched() -> (OwnedFd, UnixStream) {
+    let (near, far) = UnixStream::pair().unwrap();
+    far.set_nonblocking(true).unwrap();
+    (near.into(), far)
+}
+
+fn is_open(mut peer: &UnixStream) -> bool {
+    peer.read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// A buffer that counts its drops.
@@ -366,9 +375,9 @@ fn a_connection_that_nobody_waits_for_is_closed() {
     assert!(poll(accept.as_mut()).is_pending());
     let (token, _) = bench.take();
     drop(accept);
-    let connection = null().into_raw_fd();
-    bench.complete(token, connection);
-    assert!(!is_open(connection));
+    let (connection, peer) = watched();
+    bench.complete(token, connection.into_raw_fd());
+    assert!(!is_open(&peer));
 }
 
 #[test]
@@ -376,21 +385,20 @@ fn a_descriptor_is_closed_once_by_whoever_comes_to_it() {
     let mut bench = Bench::new(Cancels::End);
     let handle = bench.handle();
     // By the kernel: nobody else closes the number, which may be another's by then.
-    let fd = null();
+    let (fd, peer) = watched();
     let number = fd.as_raw_fd();
     let mut close = pin!(handle.close(fd));
     assert!(poll(close.as_mut()).is_pending());
     let (token, _) = bench.take();
     bench.complete(token, 0);
     assert!(matches!(poll(close.as_mut()), Poll::Ready(Ok(()))));
-    assert!(is_open(number), "the test's reactor has not really closed it");
+    assert!(is_open(&peer), "the test's reactor has not really closed it");
     // SAFETY: it is open and nobody's.
     drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(number) });
 
     // By the future: dropped before it began, refused, or cancelled.
     for stage in 0..3 {
-        let fd = null();
-        let number = fd.as_raw_fd();
+        let (fd, peer) = watched();
         let mut close = Box::pin(handle.close(fd));
         match stage {
             0 => {}
@@ -402,7 +410,7 @@ fn a_descriptor_is_closed_once_by_whoever_comes_to_it() {
         }
         drop(close);
         bench.settle();
-        assert!(!is_open(number), "stage {stage}");
+        assert!(!is_open(&peer), "stage {stage}");
     }
 }
 
