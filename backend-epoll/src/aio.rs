@@ -14,6 +14,7 @@
 //! ring's layout (`struct aio_ring` in the kernel's `fs/aio.c`, which tells by its magic number and its
 //! features whether it may be read).
 
+use std::hint;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -77,6 +78,9 @@ unsafe impl Send for Context {}
 
 /// The next poll's number: no two of the process have the same.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// How often the memory is looked at for the end of a poll that was cancelled: some milliseconds.
+const LOOKS_AT_THE_END: u32 = 1_000_000;
 
 /// Those that no reactor has.
 static SPARE: Mutex<Vec<Context>> = Mutex::new(Vec::new());
@@ -210,7 +214,7 @@ impl AioPoll {
     /// Takes in that it has fired, before a look.
     pub(crate) fn take(&mut self) {
         while let Some(event) = self.context().take() {
-            // One of another reactor's poll, which had the context before, says nothing.
+            // One of an earlier poll says nothing.
             if event.data == self.request.data {
                 self.state = State::Fired;
             }
@@ -238,22 +242,30 @@ impl AioPoll {
     }
 }
 
-/// The context goes to the next reactor.
+/// The context goes to the next reactor, when the kernel has told of this poll's end: its next user
+/// need not know of it. That takes some microseconds. Where it does not come, nobody has the context
+/// any more.
 impl Drop for AioPoll {
     fn drop(&mut self) {
-        let Some(context) = self.context.take() else { return };
         if self.is_armed() {
+            let context = self.context().number();
             let mut unused = [0_u64; 4];
             let request: *mut Request = &raw mut *self.request;
             // SAFETY: the request was submitted to this context; the kernel finds it by its address
             // and key, and has room for an event to write to. Where it is not found it has fired.
             unsafe {
-                libc::syscall(libc::SYS_io_cancel, context.number(), request, unused.as_mut_ptr());
+                libc::syscall(libc::SYS_io_cancel, context, request, unused.as_mut_ptr());
             }
         }
-        // The next has no use for what was told to this one; what comes later is not taken for its own.
-        while context.take().is_some() {}
-        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(context);
+        for _ in 0..LOOKS_AT_THE_END {
+            self.take();
+            if !self.is_armed() {
+                let context = self.context.take();
+                SPARE.lock().unwrap_or_else(PoisonError::into_inner).extend(context);
+                return;
+            }
+            hint::spin_loop();
+        }
     }
 }
 
