@@ -109,7 +109,7 @@ fn table(report: &Report, out: &mut impl Write) -> io::Result<()> {
     ];
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     for row in &rows {
-        write!(out, "  {:<9}", row[0])?;
+        write!(out, "  {:<7}", row[0])?;
         for (column, cell) in row.iter().enumerate().skip(1) {
             write!(out, "  {cell:>width$}", width = width(column).unwrap_or(0))?;
         }
@@ -127,7 +127,7 @@ fn row(name: &str, service: &Service) -> Row {
         estimate(latency.p99),
         microseconds(latency.max_ns),
         estimate(floor.p50),
-        format!("{:.2} [{:.2} – {:.2}]", ratio.median, ratio.q1, ratio.q3),
+        format!("{} [{} – {}]", short(ratio.median), short(ratio.q1), short(ratio.q3)),
     ]
 }
 
@@ -167,7 +167,18 @@ fn legend(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 fn microseconds(ns: u64) -> String {
-    format!("{:.2} µs", to_f64(ns) / 1e3)
+    format!("{} µs", short(to_f64(ns) / 1e3))
+}
+
+/// With three digits or as many as there are before the point, two of them behind it at most: so a row
+/// keeps to 80 columns up to ten milliseconds.
+fn short(number: f64) -> String {
+    let decimals = match number {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{number:.decimals$}")
 }
 
 /// A number and what it counts.
@@ -214,11 +225,11 @@ evenkeel 0.1.0: service latency of a busy worker
   polling    400 dry polls, which found nothing, at 200 ns: 0.01 % of the time
   trigger    1.21 µs to write the eventfd (median)
 
-  latency     n      p50       p99       max  floor p50    ratio [quartiles]
-  I/O        40  2.20 µs   2.40 µs*  2.40 µs    2.00 µs   1.10 [1.05 – 1.15]
-  remote     40  0.32 µs   0.34 µs*  0.34 µs    0.25 µs   1.28 [1.24 – 1.32]
-  timer      40  1.10 µs   1.20 µs*  1.20 µs    1.00 µs   1.10 [1.05 – 1.15]
-  submit     40  0.64 µs   0.68 µs*  0.68 µs    0.50 µs   1.28 [1.24 – 1.32]
+  latency   n      p50       p99       max  floor p50    ratio [quartiles]
+  I/O      40  2.20 µs   2.40 µs*  2.40 µs    2.00 µs   1.10 [1.05 – 1.15]
+  remote   40  0.32 µs   0.34 µs*  0.34 µs    0.25 µs   1.28 [1.24 – 1.32]
+  timer    40  1.10 µs   1.20 µs*  1.20 µs    1.00 µs   1.10 [1.05 – 1.15]
+  submit   40  0.64 µs   0.68 µs*  0.68 µs    0.50 µs   1.28 [1.24 – 1.32]
 
   floor      the same trial with no scheduler in between
   ratio      latency over floor, pair by pair: median and quartiles
@@ -277,6 +288,27 @@ evenkeel 0.1.0: service latency of a busy worker
             .collect();
         assert_eq!(ends.len(), 3, "{text}");
         assert!(ends.iter().all(|end| *end == ends[0]), "{text}");
+    }
+
+    #[test]
+    fn numbers_are_short_and_rows_keep_to_80_columns() {
+        let written = [0.0, 1.234, 9.994, 9.996, 99.94, 99.96, 1234.5].map(short);
+        assert_eq!(written, ["0.00", "1.23", "9.99", "10.0", "99.9", "100", "1234"]);
+
+        let mut report = report(&known(), None);
+        for service in [&mut report.io, &mut report.remote] {
+            service.latency.n = 100_000;
+            service.latency.max_ns = 9_999_000;
+            service.latency.p99.ns = 9_999_000;
+            service.latency.p50.ns = 9_999_000;
+            service.floor.p50.ns = 123_000;
+            service.ratio = crate::stats::Quartiles { q1: 51.23, median: 60.12, q3: 99.12 };
+        }
+        let text = super::tests::written(&report);
+        let rows = text.lines().skip_while(|line| !line.starts_with("  latency")).take(5);
+        for row in rows {
+            assert!(row.chars().count() <= 80, "{row}");
+        }
     }
 
     #[test]
