@@ -64,6 +64,9 @@ const LONGEST: Duration = Duration::from_nanos(1 << 60);
 /// To what a poll operation waits for the kernel adds `POLLRDHUP`, beside the errors and the hang-up
 /// that poll(2) adds: that the other side will send no more ends a wait in either direction.
 ///
+/// The kernel is not told of a worker's timers but as the end of a wait: while the worker runs its own
+/// look at the clock is cheaper and sooner (`benches/kernel_timers.rs` says by how much).
+///
 /// The [example](crate) on the first page shows its use.
 pub struct UringReactor {
     ring: Ring,
