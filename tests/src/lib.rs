@@ -600,40 +600,7 @@ pub fn start<R: Live>(config: WorkerConfig) -> Option<WorkerThread<R>> {
     }
 }
 
-/// Numbers from a seed: Knuth's MMIX generator, of which the upper bits are used.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// The same seed gives the same numbers.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        let mut random = Self(seed ^ 0x9e37_79b9_7f4a_7c15);
-        random.next();
-        random.next();
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    /// A number below the bound.
-    ///
-    /// # Panics
-    /// If the bound is 0.
-    #[allow(clippy::cast_possible_truncation)] // 31 bits
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.next() as usize % bound
-    }
-
-    /// Yes, once in so many times.
-    pub fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-}
+pub use evenkeel::testing::io::Random;
 
 /// The seeds to try: so many, or as many as `EVENKEEL_SEEDS` in the environment says, or the one that
 /// `EVENKEEL_SEED` names.

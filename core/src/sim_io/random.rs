@@ -38,6 +38,14 @@ impl Random {
         self.next() as usize % bound
     }
 
+    /// Yes, once in so many times.
+    ///
+    /// # Panics
+    /// If that is 0.
+    pub fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
     /// Yes, so many times in a thousand.
     pub fn per_mille(&mut self, times: u32) -> bool {
         self.below(1000) < times as usize
